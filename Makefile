@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0-only
+
+PYTHON ?= /usr/bin/python3
+BUILD ?= stack
+MACHINE ?= two-ccx
+LINUX ?=
+export BUILD MACHINE LINUX
+
+# Outputs, python's and pytest's caches too, are all below one directory.
+OUT := $(or $(KIT_BUILD),$(CURDIR)/build)
+export PYTHONPYCACHEPREFIX := $(OUT)/pycache
+
+KIT := $(PYTHON) -m kit
+# apt-get writes to the system: as root, or by way of sudo.
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+.DEFAULT_GOAL := help
+.PHONY: help deps tree export refresh kernel boot shell selftest stress checks cost test clean \
+	distclean
+
+help: ## this list
+	@echo 'make TARGET [BUILD=stack|base|debug] [MACHINE=machines/NAME] [LINUX=directory|tarball]'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+deps: ## install the packages of packages.txt that are missing
+	@command -v dpkg-query >/dev/null || { \
+		echo 'deps: not a Debian system; it needs what packages.txt names' >&2; exit 0; }; \
+	missing=; \
+	for package in $$(sed 's/#.*//' packages.txt); do \
+		dpkg-query -W -f '$${db:Status-Status}\n' $$package 2>/dev/null | grep -qx installed || \
+			missing="$$missing $$package"; \
+	done; \
+	[ -n "$$missing" ] || exit 0; \
+	echo "deps: installing$$missing"; \
+	if [ -n "$(SUDO)" ] && ! command -v sudo >/dev/null; then \
+		echo 'deps: neither root nor sudo here; as root: apt-get install' $$missing >&2; exit 1; \
+	fi; \
+	$(SUDO) apt-get -q update && \
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive \
+		apt-get -q -y install --no-install-recommends $$missing
+
+tree: deps ## the patches as a git tree, one commit a patch, in build/6.12/linux
+	@$(KIT) tree
+
+export: deps ## write that tree's commits back to patches/
+	@$(KIT) export
+
+refresh: deps ## move the stack to the newest 6.12.y, or to LINUX=, patch by patch
+	@$(KIT) refresh
+
+kernel: deps ## build a kernel: BUILD=stack, base (no patches) or debug (lockdep)
+	@$(KIT) kernel
+
+boot: deps ## boot it on MACHINE=, toggle every feature, show what each one moves
+	@$(KIT) boot
+
+shell: deps ## a prompt in the guest
+	@$(KIT) shell
+
+selftest: deps ## the stack's kernel selftests in the guest
+	@$(KIT) selftest
+
+stress: deps ## toggle the features under load and CPU hotplug in the guest
+	@$(KIT) stress
+
+checks: deps ## compile, checkpatch and sparse for each patch; the other configurations
+	@$(KIT) checks
+
+cost: deps ## instructions that the features cost when off, against BUILD=base
+	@$(KIT) cost
+
+test: deps ## everything above, as tests
+	@$(PYTHON) -m pytest
+
+clean: ## remove what was built; the git tree and the downloads stay
+	rm -rf $(addprefix $(OUT)/6.12/,stack base debug checks guest *.log) $(OUT)/pycache
+
+distclean: ## remove all of build/, the git tree with it
+	rm -rf $(OUT)

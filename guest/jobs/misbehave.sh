@@ -1,0 +1,16 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# What a run must not take for a success (HOW), for the tests of kit.guest.
+
+PROVOKE=/sys/kernel/debug/provoke-crash/DIRECT
+
+echo "TAP version 13"
+echo "1..1"
+case $HOW in
+panic) echo PANIC > $PROVOKE ;;
+warn) echo WARNING > $PROVOKE ;;
+hang) while :; do sleep 1; done ;;
+no-end) poweroff -f ;;
+fail) exit 3 ;;
+esac
+echo "ok 1 came to its end"

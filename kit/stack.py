@@ -1,0 +1,476 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The patches as a git tree and back: apply, export, and move to a newer base.
+
+patches/ is the truth, the tree under build/ the place to edit. Nothing here ever throws away what
+is in only one of the two: .git/kit-stack in the tree remembers which commit was last the same as
+the patches, and a tree that has moved on from it is refused until it is exported.
+"""
+
+import contextlib
+import email
+import email.policy
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit import base
+from kit.paths import LAYOUT
+from kit.run import Error, git, lock, say, warn
+
+AM = ("am", "--3way", "--keep-non-patch", "--committer-date-is-author-date",
+      "--whitespace=error-all")
+FORMAT = ("format-patch", "-1", "-N", "--zero-commit", "--no-signature", "--full-index",
+          "--no-base", "--no-thread", "--no-attach", "--diff-algorithm=myers", "--no-renames")
+BRANCH = "stack"
+SLUG_MAX = 60
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A patch in `series`, with the comment and blank lines above it."""
+
+    name: str
+    above: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Series:
+    """What `series` holds: its head (to the last blank line above the first patch), the patches in
+    order, and the lines below the last one."""
+
+    head: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    below: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one patch went on: `how` is "clean", "fuzz: ..." or "FAILED ..."."""
+
+    name: str
+    how: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether the patch did not apply."""
+        return self.how.startswith("FAILED")
+
+
+def read_series(layout=LAYOUT) -> Series:
+    """What is in `series`; an absent file is an empty one.
+
+    Error for a name without a file, a name that is there twice, and a patch file in no series.
+    """
+    lines = layout.series.read_text().splitlines() if layout.series.exists() else []
+    head, entries, above = (), [], []
+    for number, line in enumerate(lines, 1):
+        name = line.strip()
+        if not name or name.startswith("#"):
+            above.append(line)
+            continue
+        if not re.fullmatch(r"[\w.+-]+\.patch", name):
+            raise Error(f"series line {number}: not the name of a patch: {name}")
+        if not (layout.patches / name).is_file():
+            raise Error(f"series line {number}: there is no file {layout.patches / name}")
+        if any(entry.name == name for entry in entries):
+            raise Error(f"series line {number}: {name} is there twice")
+        if not entries and "" in above:
+            start = len(above) - above[::-1].index("")
+            head, above = tuple(above[:start]), above[start:]
+        entries.append(Entry(name, tuple(above)))
+        above = []
+    listed = {entry.name for entry in entries}
+    for path in sorted(layout.patches.glob("*.patch")):
+        if path.name not in listed:
+            raise Error(f"{path} is not in series: add its line there, or remove the file")
+    return Series(head, tuple(entries), tuple(above))
+
+
+def series(layout=LAYOUT) -> list[str]:
+    """The names of the patches, in order."""
+    return [entry.name for entry in read_series(layout).entries]
+
+
+def tree(layout=LAYOUT, linux=None) -> Path:
+    """Make the tree equal to the patches on the wanted base; its path.
+
+    A tree that already is equal is left alone. Error, with nothing lost, for one with changes that
+    `make export` has not written, and for a patch that does not apply.
+    """
+    with lock(layout.work / "tree.lock"):
+        return _tree(layout, linux)
+
+
+def ensure(layout=LAYOUT, linux=None) -> Path:
+    """The tree to build: equal to the patches, or with somebody's work in it just as it is."""
+    with lock(layout.work / "tree.lock"):
+        reason = unsaved(layout) if layout.linux.exists() else None
+        if reason:
+            warn(f"building {layout.linux} as it is: {reason}")
+            return layout.linux
+        return _tree(layout, linux)
+
+
+def _tree(layout, linux) -> Path:
+    names = series(layout)
+    reason = unsaved(layout) if layout.linux.exists() else None
+    if reason:
+        raise Error(f"{layout.linux} is left as it is: {reason}")
+    commit = base.ensure(layout, base.wanted(layout, linux))
+    stamp = {"base": commit, "patches": _digest(layout, names)}
+    head = git(layout.linux, "rev-parse", "HEAD").out.strip()
+    if _read_stamp(layout) == stamp | {"head": head}:
+        return layout.linux
+
+    new, outcomes = apply(layout, commit, names)
+    _move(layout, commit, new)
+    _write_stamp(layout, stamp | {"head": new})
+    for outcome in outcomes:
+        if outcome.how != "clean":
+            warn(f"{outcome.name}: {outcome.how} (make export writes it as it is now)")
+    subject = git(layout.linux, "log", "-1", "--format=%s", "base").out.strip()
+    was = f" (branch {BRANCH} was at {head[:12]})" if head not in (new, commit) else ""
+    say(f"{len(names)} patches on {subject}{was}")
+    return layout.linux
+
+
+def unsaved(layout=LAYOUT) -> str | None:
+    """Why replacing the tree, or exporting it, would lose or miss something; None if it would not.
+
+    Commits that the patches do not have are only in the way of replacing it.
+    """
+    reason = _unfinished(layout)
+    if reason:
+        return reason
+    stamp, head = _read_stamp(layout), git(layout.linux, "rev-parse", "HEAD").out.strip()
+    if head == stamp.get("head") or not _commits(layout):
+        return None
+    names = series(layout)
+    if [text for _, text in _texts(layout)] == [_bytes(layout, name) for name in names]:
+        _write_stamp(layout, {"base": git(layout.linux, "rev-parse", "base^{commit}").out.strip(),
+                              "patches": _digest(layout, names), "head": head})
+        return None
+    return "it has commits that are not in patches/ (make export writes them)"
+
+
+def _unfinished(layout) -> str | None:
+    """What is not committed on the branch yet, in words; None if nothing."""
+    state = Path(git(layout.linux, "rev-parse", "--absolute-git-dir").out.strip())
+    for name, what in (("rebase-merge", "a rebase"), ("rebase-apply", "a rebase or am"),
+                       ("MERGE_HEAD", "a merge"), ("CHERRY_PICK_HEAD", "a cherry-pick")):
+        if (state / name).exists():
+            return f"{what} is in progress in it (finish it, or abort it)"
+    where = git(layout.linux, "symbolic-ref", "-q", "--short", "HEAD", check=False).out.strip()
+    if where != BRANCH:
+        return f"it is on {where or 'no branch'}, not on branch {BRANCH} (git switch {BRANCH})"
+    changed = git(layout.linux, "status", "--porcelain").out.splitlines()
+    if changed:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        return f"it has changes that are not committed: {changed[0][3:]}{more}"
+    return None
+
+
+def _commits(layout) -> list[str]:
+    """The commits of the tree on top of its base, oldest first."""
+    return git(layout.linux, "rev-list", "--reverse", "base..HEAD").out.split()
+
+
+def _texts(layout) -> list[tuple[str, bytes]]:
+    """Subject and patch file, as it is exported, of each commit of the tree."""
+    if git(layout.linux, "merge-base", "--is-ancestor", "base", "HEAD", check=False).status:
+        raise Error(f"{layout.linux}: HEAD does not descend from tag `base`")
+    result = []
+    for commit in _commits(layout):
+        parents, _, subject = git(layout.linux, "log", "-1", "--format=%p%x00%s",
+                                  commit).out.rstrip("\n").partition("\0")
+        if len(parents.split()) != 1:
+            raise Error(f"{layout.linux}: {commit[:12]} is a merge; a stack is a line of commits")
+        text = _format(layout.linux, commit)
+        if not text:
+            raise Error(f"{layout.linux}: {commit[:12]} changes nothing: {subject}")
+        result.append((subject, text))
+    return result
+
+
+def _format(where, commit) -> bytes:
+    """The patch file of one commit; empty for a commit that changes nothing."""
+    # By way of a file, not a pipe: a patch need not be UTF-8.
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "patch"
+        git(where, *FORMAT, f"--output={file}", commit)
+        return file.read_bytes() if file.exists() else b""
+
+
+def _bytes(layout, name) -> bytes:
+    return (layout.patches / name).read_bytes()
+
+
+def _digest(layout, names) -> str:
+    """One hash for the patches: names, order and contents."""
+    whole = hashlib.sha256()
+    for name in names:
+        whole.update(f"{name} {hashlib.sha256(_bytes(layout, name)).hexdigest()}\n".encode())
+    return whole.hexdigest()
+
+
+def _stamp_file(layout) -> Path:
+    return layout.linux / ".git" / "kit-stack"
+
+
+def _read_stamp(layout) -> dict:
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(_stamp_file(layout).read_text())
+    return {}
+
+
+def _write_stamp(layout, values):
+    _replace(_stamp_file(layout), (json.dumps(values) + "\n").encode())
+
+
+def _replace(path, content):
+    """Write a file in one step, so that an interrupted run leaves the old one or the new one."""
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(content)
+    os.replace(part, path)
+
+
+def _move(layout, commit, new):
+    """Put tag `base` on `commit` and the branch, with the files, on `new`."""
+    git(layout.linux, "tag", "-f", "base", commit)
+    # --keep writes only the files that differ, so that make rebuilds only what it has to.
+    git(layout.linux, "reset", "-q", "--keep", new)
+
+
+def apply(layout, commit, names, go_on=False) -> tuple[str, list[Outcome]]:
+    """Apply the patches `names` in order to `commit`, apart from the tree; the new commit and how
+    each went.
+
+    The first one that does not apply is an Error, or with `go_on` an Outcome; the ones after it
+    are then tried without it. The caller holds tree.lock.
+    """
+    if not names:
+        return commit, []
+    scratch = layout.work / "apply"
+    _drop(layout, scratch)
+    try:
+        git(layout.linux, "worktree", "add", "-q", "--no-checkout", "--detach", scratch, commit)
+        # Only the files that the patches touch are checked out: a second instead of twenty.
+        sparse = Path(git(scratch, "rev-parse", "--git-path", "info/sparse-checkout").out.strip())
+        sparse = scratch / sparse
+        sparse.parent.mkdir(parents=True, exist_ok=True)
+        sparse.write_text("".join(f"/{path}\n" for path in _touched(layout, names)))
+        _sparse(scratch, "read-tree", "-m", "-u", "HEAD")
+        outcomes = []
+        for name in names:
+            how = _am(layout, scratch, name)
+            outcomes.append(Outcome(name, how))
+            if outcomes[-1].failed and not go_on:
+                against = git(scratch, "log", "-1", "--format=%s", commit).out.strip()
+                raise Error(f"patch {name} does not apply to {against}\n{how}")
+        return git(scratch, "rev-parse", "HEAD").out.strip(), outcomes
+    finally:
+        _drop(layout, scratch)
+
+
+def _drop(layout, scratch):
+    shutil.rmtree(scratch, ignore_errors=True)
+    git(layout.linux, "worktree", "prune")
+
+
+def _sparse(scratch, *args, **options):
+    return git(scratch, "-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false",
+               *args, **options)
+
+
+def _touched(layout, names) -> list[str]:
+    """The paths that the patches name, before and after, quoted for a sparse checkout."""
+    found = set()
+    for name in names:
+        text = _bytes(layout, name).decode(errors="replace")
+        found.update(re.findall(r"^(?:---|\+\+\+) [ab]/([^\t\n]+)", text, re.MULTILINE))
+    # A pattern of its own each, so what means something in a pattern must be quoted.
+    return sorted(re.sub(r"([*?\[\\])", r"\\\1", path) for path in found)
+
+
+def _am(layout, scratch, name) -> str:
+    """Apply one patch in `scratch` as a commit; how it went."""
+    file = layout.patches / name
+    before = git(scratch, "rev-parse", "HEAD").out.strip()
+    done = _sparse(scratch, *AM, file.absolute(), check=False)
+    if done.status:
+        _sparse(scratch, "am", "--abort", check=False)
+        _sparse(scratch, "reset", "-q", "--hard", before)
+        return _why(scratch, file, done)
+    if git(scratch, "rev-list", "--count", f"{before}..HEAD").out.strip() != "1":
+        _sparse(scratch, "reset", "-q", "--hard", before)
+        return "FAILED not at a hunk: the file holds more than one commit"
+    return _compare(file.read_bytes(), _format(scratch, "HEAD"), done)
+
+
+def _why(scratch, file, done) -> str:
+    """What stands in the way of a patch: the file and hunk if that is it, and git's own words."""
+    check = _sparse(scratch, "apply", "--check", "--whitespace=error-all", file.absolute(),
+                    check=False)
+    hunks = [f"{path}: hunk at line {line}" for path, line in
+             re.findall(r"^error: patch failed: (.+):(\d+)$", check.err, re.MULTILINE)]
+    # git am's advice on how to go on does not fit a scratch directory.
+    advice = ("hint:", "Patch failed at", "When you have", "If you prefer", "To restore")
+    words = [line for line in (check.err if check.status else done.out + done.err).splitlines()
+             if not line.startswith(advice)]
+    return "\n".join(["FAILED " + ("; ".join(hunks) or "not at a hunk, see below"),
+                      *("  git: " + line for line in words)])
+
+
+def _compare(old, new, done) -> str:
+    """How far a patch that applied is not the one in the file."""
+    if "3-way merge" in done.out + done.err:
+        return "fuzz: needed a 3-way merge"
+
+    def body(text, pattern):
+        """The patch without what only names blobs, and without what else `pattern` matches."""
+        return [line for line in text.split(b"\n") if not re.match(pattern, line)]
+
+    blobs = rb"index [0-9a-f]+\.\.[0-9a-f]+"
+    if body(old, blobs) == body(new, blobs):
+        return "clean"
+    if body(old, blobs + rb"|@@ ") == body(new, blobs + rb"|@@ "):
+        return "fuzz: at other lines"
+    return "fuzz: not as git writes it"
+
+
+def slug(subject) -> str:
+    """The file name of a new patch: its subject in lower case, cut at a word."""
+    words = re.sub(r"[^a-z0-9]+", "-", subject.lower().replace("'", "")).strip("-")
+    if len(words) > SLUG_MAX:
+        words = words[:SLUG_MAX + 1].rpartition("-")[0] or words[:SLUG_MAX]
+    if not words:
+        raise Error(f"no file name can be made of the subject: {subject}")
+    return words + ".patch"
+
+
+def subject_of(text) -> str:
+    """The subject of a patch file, as git would make it a commit's."""
+    header = email.message_from_bytes(text, policy=email.policy.default)["Subject"] or ""
+    return " ".join(re.sub(r"^\s*\[PATCH[^]]*\]", "", str(header)).split())
+
+
+def export(layout=LAYOUT) -> list[str]:
+    """Write the tree's commits to the patches and `series`; what changed, one line each."""
+    with lock(layout.work / "tree.lock"):
+        if not layout.linux.exists():
+            raise Error(f"there is no {layout.linux} to export: make tree")
+        reason = _unfinished(layout)
+        if reason:
+            raise Error(f"{layout.linux} is not exported: {reason}")
+        return _export(layout)
+
+
+def _export(layout) -> list[str]:
+    old = read_series(layout)
+    known = {}
+    for entry in old.entries:
+        known.setdefault(subject_of(_bytes(layout, entry.name)), entry.name)
+
+    texts, subjects = {}, {}
+    for subject, text in _texts(layout):
+        if re.match(r"(fixup|squash|amend)! ", subject):
+            raise Error(f"{layout.linux} has the commit {subject!r}: git rebase -i --autosquash")
+        name = known.get(" ".join(subject.split())) or slug(subject)
+        if name in texts:
+            raise Error(f"two commits would both be {name}; make the subjects differ:\n"
+                        f"  {subjects[name]}\n  {subject}")
+        texts[name], subjects[name] = text, subject
+
+    layout.patches.mkdir(parents=True, exist_ok=True)
+    news = []
+    for name, text in texts.items():
+        path = layout.patches / name
+        if path.exists() and path.read_bytes() == text:
+            continue
+        news.append(f"{'changed' if path.exists() else 'new    '} {name}")
+        _replace(path, text)
+    above = {entry.name: entry.above for entry in old.entries}
+    for entry in old.entries:
+        if entry.name not in texts:
+            news.append("\n".join([f"removed {entry.name}",
+                                   *("  with its " + line for line in entry.above if line)]))
+            (layout.patches / entry.name).unlink()
+    lines = [line for name in texts for line in (*above.get(name, ()), name)]
+    content = "".join(line + "\n" for line in (*old.head, *lines, *old.below)).encode()
+    if not layout.series.exists() or layout.series.read_bytes() != content:
+        news.append("changed series")
+        _replace(layout.series, content)
+
+    head = git(layout.linux, "rev-parse", "HEAD").out.strip()
+    _write_stamp(layout, {"base": git(layout.linux, "rev-parse", "base^{commit}").out.strip(),
+                          "patches": _digest(layout, list(texts)), "head": head})
+    return news
+
+
+def refresh(layout=LAYOUT, linux=None) -> list[Outcome]:
+    """Move the stack to LINUX= or the archive's newest source; how each patch went.
+
+    Error, with the tree and the patches as they were, if one did not apply. A tree that somebody
+    has already rebased onto that source is taken as it is.
+    """
+    with lock(layout.work / "tree.lock"):
+        linux = linux or os.environ.get("LINUX")
+        if not layout.linux.exists():
+            _tree(layout, None)
+        reason = _unfinished(layout)
+        if reason:
+            raise Error(f"{layout.linux} is left as it is: {reason}")
+        source = base.given(linux) if linux else base.newest()
+        pinned = base.pin(layout).name
+        if source.name == base.imported(layout).name and (linux or source.name == pinned):
+            say(f"the stack is on this base already: {source.name}")
+            return []
+        commit = base.ensure(layout, source)
+        if git(layout.linux, "merge-base", "--is-ancestor", commit, "HEAD", check=False).status:
+            outcomes = _refresh(layout, source, commit)
+        else:
+            outcomes = []
+            git(layout.linux, "tag", "-f", "base", commit)
+        for line in _export(layout):
+            say(line)
+        if source.name.startswith(base.DEBIAN):
+            base.write_pin(base.fetch(source, layout), layout)
+        else:
+            say(f"the pin in {layout.pin.name} stays: it can only name a source of Debian's")
+        return outcomes
+
+
+def _refresh(layout, source, commit) -> list[Outcome]:
+    """Apply the patches to `commit` and, if all of them went on, move the tree there."""
+    reason = unsaved(layout)
+    if reason:
+        raise Error(f"{layout.linux} is left as it is: {reason}")
+    new, outcomes = apply(layout, commit, series(layout), go_on=True)
+    for outcome in outcomes:
+        say(f"{outcome.name}: {outcome.how}")
+    failed = [outcome.name for outcome in outcomes if outcome.failed]
+    if failed:
+        raise Error(f"{len(failed)} of {len(outcomes)} patches do not apply to {source.name};"
+                    f" nothing was changed.\nBy hand: cd {layout.linux} && git rebase --onto"
+                    f" {base.tag(source)} base {BRANCH}, then make refresh again")
+    _move(layout, commit, new)
+    return outcomes
+
+
+def command(args) -> int:
+    """make tree, make export, make refresh."""
+    if args.command == "tree":
+        say(str(tree()))
+    elif args.command == "export":
+        for line in export() or ["nothing to write: the patches are as the tree"]:
+            say(line)
+    else:
+        outcomes = refresh()
+        if outcomes:
+            say(f"{len(outcomes)} patches moved")
+    return 0

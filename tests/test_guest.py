@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A guest that misbehaves is seen as a failure, and no QEMU is left behind, whatever happens."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kit import guest, kernel, ktap, machine
+from kit.paths import LAYOUT, ROOT
+
+MACHINE = "one-llc"
+RUNS = LAYOUT.work / "guest" / "runs"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built():
+    kernel.build("stack")
+
+
+def qemus():
+    """The command lines of processes that have to do with our guest."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if f"{RUNS}/{MACHINE}-" in text and "qemu-system" in text:
+            found.append(text)
+    return found
+
+
+def run(how, timeout):
+    result = guest.run(machine.load(MACHINE), "stack", "misbehave", {"HOW": how}, timeout=timeout)
+    print(f"{how}: {result.seconds:.1f} s, END {result.ended}, status {result.status}")
+    print(*result.failures(), sep="\n")
+    assert qemus() == []
+    return result
+
+
+def test_good_guest():
+    result = run("not", 120)
+    assert result.failures() == [] and result.ended and result.status == 0
+    assert ktap.parse(result.ktap).failures() == []
+
+
+def test_panic():
+    result = run("panic", 120)
+    assert not result.ended and result.seconds < 100
+    assert "Kernel panic - not syncing: dumptest" in result.splats[0]
+    assert "Call Trace:" in result.splats[0]
+    assert "stopped before END" in result.problems[0]
+    assert any("no END line" in line for line in ktap.parse(result.ktap).failures())
+
+
+def test_warning():
+    result = run("warn", 120)
+    assert result.ended and result.status == 0
+    assert ktap.parse(result.ktap).failures() == []
+    [splat] = result.splats
+    assert "WARNING: CPU" in splat and "lkdtm" in splat and "---[ end trace" in splat
+    assert len(result.failures()) == 1
+
+
+def test_never_ends():
+    result = run("hang", 25)
+    assert not result.ended and 25 <= result.seconds < 25 + 15
+    assert "ran out of time" in result.problems[0]
+    # the last lines of the console come with it
+    assert "Run /init as init process" in result.problems[0]
+
+
+def test_missing_end():
+    result = run("no-end", 120)
+    assert not result.ended and result.seconds < 100
+    assert "stopped before END" in result.problems[0]
+    assert result.splats == []
+
+
+def test_status_and_plan():
+    result = run("fail", 120)
+    failures = ktap.parse(result.ktap).failures()
+    assert result.status == 3
+    assert any("status 3" in line for line in failures)
+    assert any("plan is 1" in line for line in failures)
+
+
+def test_unknown_job():
+    result = guest.run(machine.load(MACHINE), "stack", "none-such", timeout=120)
+    assert any("no job called none-such" in line for line in ktap.parse(result.ktap).failures())
+
+
+@pytest.mark.parametrize("sig,status", [(signal.SIGINT, 130), (signal.SIGTERM, 143),
+                                        (signal.SIGKILL, -9)])
+def test_interrupted(sig, status):
+    """Ctrl-C, a polite end, and one that nobody can catch."""
+    code = ("from types import SimpleNamespace as N\n"
+            "from kit import __main__, guest, machine\n"
+            f"guest.command = lambda args: guest.run(machine.load('{MACHINE}'), 'stack',\n"
+            "    'misbehave', {'HOW': 'hang'}, timeout=120)\n"
+            "raise SystemExit(__main__.main(['stress']))\n")
+    proc = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    try:
+        wait_for(lambda: qemus(), 20)
+        begin = time.monotonic()
+        proc.send_signal(sig)
+        assert proc.wait(20) == status
+        wait_for(lambda: not qemus(), 10)
+        print(f"{sig.name}: status {status}, QEMU gone after {time.monotonic() - begin:.1f} s")
+    finally:
+        proc.kill()
+        proc.wait()
+
+
+def wait_for(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_shell():
+    """A person types into `make shell` on a terminal: a prompt, job control, a clean end."""
+    code = ("from kit import guest, machine\n"
+            f"raise SystemExit(guest.shell(machine.load('{MACHINE}'), 'stack'))\n")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(ROOT)
+        os.execv(sys.executable, [sys.executable, "-c", code])
+    seen = b""
+
+    def expect(text):
+        nonlocal seen
+        deadline = time.monotonic() + 60
+        try:
+            while text not in seen and time.monotonic() < deadline:
+                if select.select([terminal], [], [], 0.2)[0]:
+                    seen += os.read(terminal, 4096)
+        except OSError:
+            pass  # the other side is closed
+        assert text in seen, seen.decode(errors="replace")
+        seen = seen[seen.index(text) + len(text):]
+
+    try:
+        expect(b"Leave with: poweroff -f")
+        expect(b"/ # ")
+        os.write(terminal, b"echo answer $((6 * 7))\n")
+        expect(b"answer 42")
+        expect(b"/ # ")
+        os.write(terminal, b"sleep 1000\n")
+        expect(b"sleep 1000")
+        time.sleep(1)
+        os.write(terminal, b"\x03")
+        expect(b"/ # ")
+        os.write(terminal, b"poweroff -f\n")
+        expect(b"Power down")
+        _, status = os.waitpid(pid, 0)
+        pid = 0
+        assert os.waitstatus_to_exitcode(status) == 0
+    finally:
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        os.close(terminal)
+    wait_for(lambda: not qemus(), 10)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Machine files: each mistake names its key, and the expected groups are those written here."""
+
+import pytest
+
+from kit import machine
+from kit.run import Error
+
+GOOD = {
+    "description": '"a machine"', "sockets": "2", "llcs_per_socket": "2", "cores_per_llc": "4",
+    "threads_per_core": "2", "memory_mib": "1024",
+}
+
+BAD = [
+    # what to change (None: leave out), what the message has to name
+    ({"colour": '"red"'}, "colour"),
+    ({"sockets": None}, "sockets"),
+    ({"description": None}, "description"),
+    ({"memory_mib": None}, "memory_mib"),
+    ({"sockets": '"two"'}, "sockets"),
+    ({"sockets": "true"}, "sockets"),
+    ({"sockets": "2.0"}, "sockets"),
+    ({"nosmt": "1"}, "nosmt"),
+    ({"description": "5"}, "description"),
+    ({"numa_distances": "5"}, "numa_distances"),
+    ({"llcs_per_socket": "0"}, "llcs_per_socket"),
+    ({"cores_per_llc": "-4"}, "cores_per_llc"),
+    ({"threads_per_core": "3"}, "threads_per_core"),
+    ({"threads_per_core": "16"}, "threads_per_core"),
+    ({"cores_per_l2": "3"}, "cores_per_l2"),
+    ({"cores_per_l2": "8"}, "cores_per_l2"),
+    ({"nosmt": "true", "threads_per_core": "1"}, "nosmt"),
+    ({"numa_nodes": "3"}, "numa_nodes"),
+    ({"sockets": "4", "llcs_per_socket": "3", "numa_nodes": "6"}, "numa_nodes"),
+    ({"numa_nodes": "8"}, "numa_nodes"),
+    ({"numa_nodes": "2", "memory_mib": "1023"}, "memory_mib"),
+    ({"numa_distances": "[[10, 20], [20, 10]]"}, "numa_distances"),
+    ({"numa_nodes": "2", "numa_distances": "[[10, 20]]"}, "numa_distances"),
+    ({"numa_nodes": "2", "numa_distances": "[[10, 20], [20]]"}, "numa_distances"),
+    ({"numa_nodes": "2", "numa_distances": "[[10, 20], 20]"}, "numa_distances"),
+    ({"numa_nodes": "2", "numa_distances": "[[10, 20], [21, 10]]"}, "numa_distances"),
+    ({"numa_nodes": "2", "numa_distances": "[[11, 20], [20, 10]]"}, "numa_distances"),
+    ({"numa_nodes": "2", "numa_distances": "[[10, 10], [10, 10]]"}, "numa_distances"),
+    ({"numa_nodes": "2", "numa_distances": "[[10, 255], [255, 10]]"}, "numa_distances"),
+    ({"numa_nodes": "2", "numa_distances": '[[10, "x"], [20, 10]]'}, "numa_distances"),
+    ({"cores_per_llc": "64"}, "cores_per_llc"),
+    # 180 CPUs, but the holes in the APIC ids take it over 255
+    ({"sockets": "3", "llcs_per_socket": "5", "cores_per_llc": "6"}, "cores_per_llc"),
+]
+
+
+def write(path, changes):
+    values = GOOD | changes
+    path.write_text("".join(f"{k} = {v}\n" for k, v in values.items() if v is not None))
+    return path
+
+
+@pytest.mark.parametrize("changes,key", BAD, ids=[f"{k}-{i}" for i, (_, k) in enumerate(BAD)])
+def test_bad_file_names_the_key(tmp_path, changes, key):
+    path = write(tmp_path / "bad.toml", changes)
+    with pytest.raises(Error) as caught:
+        machine.load(path)
+    message = str(caught.value)
+    print(message)
+    # Of a sum of keys, that the key is among them; else that it is what the message begins with.
+    said = message.removeprefix(f"{path}: ")
+    assert said.split(":")[0].split(" * ").count(key) == 1
+    assert "\n" not in message
+
+
+def test_good_file(tmp_path):
+    m = machine.load(write(tmp_path / "good.toml", {}))
+    assert (m.name, m.cpus, m.nosmt, m.cores_per_l2, m.numa_nodes) == ("good", 32, False, 1, 1)
+
+
+def test_not_toml_and_not_there(tmp_path):
+    path = tmp_path / "bad.toml"
+    path.write_text("sockets = \n")
+    for name, part in ((path, "not TOML"), (tmp_path / "none.toml", "No such file"),
+                       ("none-such", "two-ccx")):
+        with pytest.raises(Error, match=part) as caught:
+            machine.load(name)
+        print(caught.value)
+
+
+def runs(size, count, first=0):
+    """count groups of size CPUs, each with the number of its first CPU."""
+    return [first + size * number for number in range(count) for _ in range(size)]
+
+
+# machine: (small cache groups, LLCs, nodes), each the value of CPU 0, 1, 2 ...
+TABLES = {
+    "one-llc": ([0, 0, 0, 0], [0, 0, 0, 0], [0] * 4),
+    "two-ccx": ([0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14], [0] * 8 + [8] * 8,
+                [0] * 16),
+    "epyc-32": (runs(2, 16), runs(8, 4), [0] * 16 + [1] * 16),
+    "epyc-9654-64": (runs(2, 32), runs(8, 8), [0] * 32 + [1] * 32),
+    "spr-32": (runs(2, 16), runs(16, 2), [0] * 32),
+    "nosmt": ([0, -1, 0, -1, 0, -1, 0, -1, 8, -1, 8, -1, 8, -1, 8, -1],
+              [0, -1, 0, -1, 0, -1, 0, -1, 8, -1, 8, -1, 8, -1, 8, -1], [0] * 16),
+    "numa-distances": (runs(4, 4), runs(4, 4), [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4),
+    "smt8": (runs(4, 4), [0] * 16, [0] * 16),
+    "e-cores": (runs(4, 4), [0] * 16, [0] * 16),
+}
+
+
+def test_every_machine_has_a_table():
+    assert set(machine.names()) == set(TABLES)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_expected(name):
+    groups, llcs, nodes = TABLES[name]
+    expected = machine.load(name).expected()
+    print(f"{name}: {len(expected)} CPUs, {len({cpu.group for cpu in expected} - {-1})} groups, "
+          f"{len({cpu.llc for cpu in expected} - {-1})} LLCs")
+    assert [cpu.cpu for cpu in expected] == list(range(len(groups)))
+    assert [cpu.group for cpu in expected] == groups
+    assert [cpu.llc for cpu in expected] == llcs
+    assert [cpu.node for cpu in expected] == nodes
+    assert [cpu.active for cpu in expected] == [group >= 0 for group in groups]
+
+
+def test_l2_larger_than_a_group_with_nosmt_and_clusters(tmp_path):
+    """An L2 of 4 cores with SMT off: its 4 active CPUs, not the first 4 CPUs by number."""
+    m = machine.load(write(tmp_path / "m.toml", {"sockets": "1", "llcs_per_socket": "1",
+                                                 "cores_per_llc": "8", "cores_per_l2": "4",
+                                                 "nosmt": "true"}))
+    assert [cpu.group for cpu in m.expected()] == [0, -1] * 4 + [8, -1] * 4
+
+
+def test_qemu_args():
+    args = " ".join(machine.load("numa-distances").qemu_args())
+    assert "-smp 16,sockets=2,dies=2,cores=2,threads=2" in args
+    assert "node,nodeid=3,cpus=12-15,memdev=m3" in args
+    assert "dist,src=0,dst=1,val=12" in args and "dist,src=0,dst=2,val=32" in args
+    assert "smp-cache" not in args
+    args = " ".join(machine.load("e-cores").qemu_args())
+    assert "modules=4,cores=4,threads=1" in args and "smp-cache.0.cache=l2" in args
+    assert "-numa" not in " ".join(machine.load("spr-32").qemu_args())
