@@ -28,7 +28,8 @@ def test_timeout_ends_the_whole_group(tmp_path, monkeypatch, how):
         sh(["sh", "-c", script], timeout=1, **how)
     child = int((tmp_path / "child").read_text())
     assert not alive(child)
-    print(f"a shell that ignores SIGTERM, and its child: gone in {time.monotonic() - started:.1f} s")
+    gone = time.monotonic() - started
+    print(f"a shell that ignores SIGTERM, and its child: gone in {gone:.1f} s")
 
 
 def test_command_that_leaves_something_running(tmp_path):
