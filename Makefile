@@ -66,7 +66,7 @@ stress: deps ## toggle the features under load and CPU hotplug in the guest
 checks: deps ## compile, checkpatch and sparse for each patch; the other configurations
 	@$(KIT) checks
 
-cost: deps ## instructions that the features cost when off, against BUILD=base
+cost: deps ## the instructions that the stack costs, against BUILD=base
 	@$(KIT) cost
 
 test: deps ## everything above, as tests

@@ -4,7 +4,8 @@
 SELFTESTS=/selftests
 FEATURES_FILE=/sys/kernel/debug/sched/features
 
-# selftest NUMBER NAME SECONDS: run one selftest of sched and print its result.
+# selftest NUMBER NAME SECONDS: run one selftest of sched, for so long at most by the guest's
+# clock, and print its result.
 # What it prints is passed on at once, as the last lines before a hang are the ones to read. So it
 # goes through a pipe, and the status through a file. The session is killed at the end: a child
 # that is left behind would keep the pipe open, and us waiting.
@@ -12,7 +13,8 @@ selftest() {
 	echo "# selftests: sched: $2"
 	{
 		cd "$SELFTESTS/sched" || exit
-		setsid timeout "$3" "./$2" < /dev/null 2>&1 &
+		# The shell leads the session: a test may want a process group of its own.
+		setsid sh -c 'timeout "$0" "./$1"; exit $?' "$3" "$2" < /dev/null 2>&1 &
 		wait $!
 		echo $? > /tmp/status
 		kill -KILL -- -$! 2> /dev/null

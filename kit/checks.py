@@ -7,7 +7,7 @@ is compiled in a number of configurations, and the layout of struct root_domain 
 object file.
 
 The patches are applied apart from the tree that people edit, and checked out in a worktree that
-belongs to the checks. What was measured is kept in build/ under the ids of the source's tree, the
+belongs to the checks. What was measured is kept in build/ under the ids of the source, the
 configuration, the versions of the tools and this file, and is not measured again.
 """
 
@@ -132,14 +132,22 @@ def _tools() -> dict[str, str]:
             for tool in tools}
 
 
+def _code(commit) -> list[str]:
+    """The ids of all that a kernel is made from: a patch to a document or a selftest changes none
+    of them."""
+    entries = git(LAYOUT.linux, "ls-tree", commit, "./", "tools/").out.splitlines()
+    other = ("tools", "tools/testing", "Documentation", "MAINTAINERS")
+    return [entry for entry in entries if entry.partition("\t")[2] not in other]
+
+
 def _measured(what, commit, inputs, measure) -> dict:
     """The result of measure(), from an earlier run if the source, `inputs`, tools and this file
     are the same.
 
     A build that failed is not kept: the reason may be something else, such as a full disk.
     """
-    tree = git(LAYOUT.linux, "rev-parse", f"{commit}^{{tree}}").out.strip()
-    key = json.dumps([what, tree, inputs, _tools(), Path(__file__).read_text()], sort_keys=True)
+    key = json.dumps([what, _code(commit), inputs, _tools(), Path(__file__).read_text()],
+                     sort_keys=True)
     file = WORK / "results" / f"{what}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     if file.exists():
         return json.loads(file.read_text()) | {"took": "measured before"}
@@ -327,7 +335,8 @@ def selftests(patch) -> Result | None:
                              f"TARGETS={' '.join(targets)}", "USERLDFLAGS=-static")
         return {"failed": _why(text)} if status else {"gcc": messages(text, SOURCE)}
 
-    result = _measured("selftests", commit, targets, measure)
+    tests = git(LAYOUT.linux, "rev-parse", f"{commit}:{root}").out.strip()
+    result = _measured("selftests", commit, [targets, tests], measure)
     said = [result["failed"]] if result.get("failed") else result["gcc"]
     return Result(f"{' '.join(targets)}: {len(said)} messages ({result['took']})",
                   [f"{patch}: selftests: {line}" for line in said])

@@ -39,7 +39,7 @@ def measure(m, build, follow=None):
         "ROWS": " ".join(f"{name}:{what}" for name, what in rows(m).items()),
         "FEATURES": " ".join(feature.name for feature in FEATURES),
         "ROUNDS": ROUNDS, "REPEATS": REPEATS,
-    }, timeout=TIMEOUT, icount=True, follow=follow)
+    }, timeout=TIMEOUT, icount=True, userland="stack", follow=follow)
     bad = result.failures() + ktap.parse(result.ktap).failures()
     if bad:
         raise Error("\n".join(bad))

@@ -43,8 +43,8 @@ FEATURES = (
             "for a slice shorter than the base slice.",
             "sis_fast", False),
 )
-LAYOUT_NOTE = ("The layout of root_domain and cpupri is fixed when the kernel is compiled and cannot "
-               "be switched here; `make checks` reads it from the object file.")
+LAYOUT_NOTE = ("The layout of root_domain and cpupri is fixed when the kernel is compiled and "
+               "cannot be switched here; `make checks` reads it from the object file.")
 
 
 def command(args):

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which QEMU to run: version 10 or later, the system's or one unpacked below the build directory.
 
-Before 8.1, QEMU's threads race with a guest that changes its own code: a CPU can run a breakpoint
-of the kernel's jump labels after it is gone, and the guest dies of "Oops: int3". Toggling a
-scheduler feature is just such a change. And only from version 10 on can QEMU be told which cores
-share an L2. Debian 12 has 7.2, and 10 in its backports.
+Where each CPU of a guest has a thread of its own, QEMU loses a race with a guest that changes its
+code: a CPU goes on with a breakpoint of the kernel's jump labels after it is gone, and the guest
+dies of "Oops: int3". To toggle a scheduler feature is just such a change. So the CPUs take turns,
+by a clock that counts instructions; QEMU 7.2 is so unfair at that that a busy guest hardly moves.
+And only from version 10 on can it be told which cores share an L2. Debian 12 has 7.2, and 10 in
+its backports.
 """
 
 import os
@@ -27,11 +29,11 @@ class Unavailable(Error):
 
 @dataclass(frozen=True)
 class Qemu:
-    """A QEMU: command is a list, env what to add to the environment; threads says whether each
-    CPU may have a thread of its own."""
+    """A QEMU: its command, what to add to the environment, and whether it lets the CPUs take
+    turns fairly."""
     command: tuple
     env: dict
-    threads: bool
+    fair: bool
 
 
 @cache
@@ -48,8 +50,8 @@ def find(smp_cache=False):
     except Unavailable as error:
         if smp_cache or not system:
             raise
-        warn(f"{error}\nQEMU older than {GOOD_VERSION} runs all CPUs in turn on one thread: this "
-             "takes longer")
+        warn(f"{error}\nwith QEMU older than {GOOD_VERSION} a guest may die of \"Oops: int3\", "
+             "which is QEMU's fault")
         return Qemu((system,), {}, False)
 
 

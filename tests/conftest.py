@@ -90,7 +90,8 @@ class Toy:
     def commit(self, subject, name, old, new, date="2026-02-03T04:05:06+0100"):
         """Replace text in a file of the tree and commit that."""
         self.edit(name, old, new)
-        git(self.linux, "commit", "-q", "-a", "-m", subject, "-m", "Why it is so.\n\nMeasured in Zürich.",
+        body = "Why it is so.\n\nMeasured in Zürich."
+        git(self.linux, "commit", "-q", "-a", "-m", subject, "-m", body,
             env={"GIT_AUTHOR_NAME": "A. Ünger", "GIT_AUTHOR_EMAIL": "a@example.org",
                  "GIT_AUTHOR_DATE": date})
 

@@ -15,7 +15,6 @@ SPLATS = [
     "[    3.141592] BUG: KASAN: slab-use-after-free in pick_task_fair+0x1c/0x90",
     "[    3.141592] BUG: KCSAN: data-race in try_to_wake_up / ttwu_queue",
     "[    3.141592] BUG: workqueue lockup - pool cpus=1 node=0 flags=0x0 nice=0 stuck for 40s!",
-    "[    3.141592] BUG: arch topology borken",
     "[    3.141592] [ BUG: Invalid wait context ]",
     "[    3.141592] Oops: 0000 [#1] PREEMPT SMP NOPTI",
     "[    3.141592] Oops: general protection fault, probably for non-canonical address 0xdead: 0",

@@ -86,5 +86,5 @@ for name in $FEATURES; do
 done
 for name in $TESTS; do
 	number=$((number + 1))
-	selftest $number "$name" 240
+	selftest $number "$name" 120
 done

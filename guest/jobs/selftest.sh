@@ -10,5 +10,5 @@ echo "1..$#"
 number=0
 for name in "$@"; do
 	number=$((number + 1))
-	selftest "$number" "$name" 300
+	selftest "$number" "$name" 120
 done
