@@ -404,6 +404,8 @@ def _compiled(config, commit) -> dict:
         if config in LAYOUTS:
             result["pahole"] = sh(["pahole", "-C", "root_domain,cpupri,cpupri_vec",
                                    out / "kernel/sched/build_policy.o"], capture=True).out
+            if "struct root_domain {" not in result["pahole"]:
+                return {"failed": "has no struct root_domain that pahole sees"}
         return result
 
     return _measured("config", commit, [config.arch, lines, SCHED], measure)
