@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * cost OPERATION CPU CPU ROUNDS: how long an operation takes, in ns each.
+ * cost OPERATION CPU CPU BATCHES: how long an operation takes, in ns each.
  *
  * For a guest under icount, whose clock counts instructions at 1 ns each: what it prints is then the
- * number of instructions that all CPUs together ran for one operation.
+ * number of instructions that all CPUs together ran for one operation. It is the median of many short
+ * batches, most of which no timer tick falls into.
  *
  * pipe: a byte to a process on the other CPU and back. fork: fork, exit and wait, on the first CPU.
  */
 #define _GNU_SOURCE
 #include <err.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Rounds until caches, the tasks' utilisation and lazily built page tables are as they stay. */
-#define WARM_UP 200
+/* Operations in a batch: few against a tick, many against what reading the clock takes. */
+#define BATCH 20
+/* Batches until the tasks' utilisation and lazily built page tables are as they stay. */
+#define WARM_UP 20
 
 static double now(void)
 {
@@ -50,12 +54,12 @@ static void pass(int from, int to, int from_first)
 		err(1, "read");
 }
 
-static void echo(int from, int to, int cpu, int rounds)
+static void echo(int from, int to, int cpu)
 {
+	/* Until it is killed. */
 	pin(cpu);
-	while (rounds--)
+	for (;;)
 		pass(from, to, 1);
-	_exit(0);
 }
 
 static void fork_exit(void)
@@ -70,30 +74,50 @@ static void fork_exit(void)
 		err(1, "wait");
 }
 
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
 int main(int argc, char **argv)
 {
-	int there[2], back[2], rounds, is_pipe, i;
-	double begin = 0;
+	int there[2], back[2], batches, is_pipe, i, k;
+	double *each, begin;
+	pid_t pid = 0;
 
 	if (argc != 5)
-		errx(2, "usage: cost pipe|fork CPU CPU ROUNDS");
+		errx(2, "usage: cost pipe|fork CPU CPU BATCHES");
 	is_pipe = !strcmp(argv[1], "pipe");
-	rounds = atoi(argv[4]);
-	if (rounds < 1)
-		errx(2, "ROUNDS is to be at least 1");
-	if (pipe(there) || pipe(back))
-		err(1, "pipe");
-	if (is_pipe && !fork())
-		echo(there[0], back[1], atoi(argv[3]), WARM_UP + rounds);
-	pin(atoi(argv[2]));
-	for (i = 0; i < WARM_UP + rounds; i++) {
-		if (i == WARM_UP)
-			begin = now();
-		if (is_pipe)
-			pass(back[0], there[1], 0);
-		else
-			fork_exit();
+	batches = atoi(argv[4]);
+	if (batches < 1)
+		errx(2, "BATCHES is to be at least 1");
+	each = calloc(batches, sizeof(*each));
+	if (!each || pipe(there) || pipe(back))
+		err(1, "cannot begin");
+	if (is_pipe) {
+		pid = fork();
+		if (pid < 0)
+			err(1, "fork");
+		if (!pid)
+			echo(there[0], back[1], atoi(argv[3]));
 	}
-	printf("%.1f\n", (now() - begin) / rounds);
+	pin(atoi(argv[2]));
+	for (i = -WARM_UP; i < batches; i++) {
+		begin = now();
+		for (k = 0; k < BATCH; k++) {
+			if (is_pipe)
+				pass(back[0], there[1], 0);
+			else
+				fork_exit();
+		}
+		if (i >= 0)
+			each[i] = (now() - begin) / BATCH;
+	}
+	if (pid)
+		kill(pid, SIGKILL);
+	qsort(each, batches, sizeof(*each), compare);
+	printf("%.1f\n", each[batches / 2]);
 	return 0;
 }

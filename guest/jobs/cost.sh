@@ -9,7 +9,7 @@
 measure() {
 	for row in $ROWS; do
 		set -- $(echo "$row" | tr : ' ')
-		value=$(cost "$2" "$3" "$4" "$ROUNDS") || exit
+		value=$(cost "$2" "$3" "$4" "$BATCHES") || exit
 		echo "# cost $state $1 $value"
 	done
 }
