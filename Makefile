@@ -8,6 +8,10 @@ export BUILD MACHINE LINUX
 
 # Outputs, python's and pytest's caches too, are all below one directory.
 OUT := $(or $(KIT_BUILD),$(CURDIR)/build)
+# Neither make nor the kernel's makefiles can do with such a path; rm would remove something else.
+ifneq ($(words $(CURDIR) $(OUT)),2)
+$(error there is a space in $(CURDIR) or $(OUT))
+endif
 export PYTHONPYCACHEPREFIX := $(OUT)/pycache
 
 KIT := $(PYTHON) -m kit
@@ -30,14 +34,15 @@ deps: ## install the packages of packages.txt that are missing
 		dpkg-query -W -f '$${db:Status-Status}\n' $$package 2>/dev/null | grep -qx installed || \
 			missing="$$missing $$package"; \
 	done; \
-	[ -n "$$missing" ] || exit 0; \
-	echo "deps: installing$$missing"; \
+	[ -n "$$missing" ] || apt-cache show linux-source-6.12 >/dev/null 2>&1 && \
+		[ -z "$$missing" ] && exit 0; \
+	echo "deps: updating the package lists$${missing:+ and installing$$missing}"; \
 	if [ -n "$(SUDO)" ] && ! command -v sudo >/dev/null; then \
 		echo 'deps: neither root nor sudo here; as root: apt-get install' $$missing >&2; exit 1; \
 	fi; \
-	$(SUDO) apt-get -q update && \
+	$(SUDO) apt-get -q update && { [ -z "$$missing" ] || \
 	$(SUDO) env DEBIAN_FRONTEND=noninteractive \
-		apt-get -q -y install --no-install-recommends $$missing
+		apt-get -q -y install --no-install-recommends $$missing; }
 
 tree: deps ## the patches as a git tree, one commit a patch, in build/6.12/linux
 	@$(KIT) tree
@@ -69,11 +74,12 @@ checks: deps ## compile, checkpatch and sparse for each patch; the other configu
 cost: deps ## the instructions that the stack costs, against BUILD=base
 	@$(KIT) cost
 
-test: deps ## everything above, as tests
-	@$(PYTHON) -m pytest
+test: deps ## the tests: tools, each patch, configurations, kernel selftests on every machine
+	@mkdir -p $(OUT)
+	@$(PYTHON) -m pytest --basetemp=$(OUT)/pytest
 
 clean: ## remove what was built; the git tree and the downloads stay
-	rm -rf $(addprefix $(OUT)/6.12/,stack base debug checks guest *.log) $(OUT)/pycache
+	rm -rf $(addprefix $(OUT)/6.12/,stack base debug checks guest *.log) $(OUT)/pycache $(OUT)/pytest
 
-distclean: ## remove all of build/, the git tree with it
-	rm -rf $(OUT)
+distclean: clean ## remove all that was made in build/, the git tree with it
+	rm -rf $(addprefix $(OUT)/,6.12 base ccache qemu qemu.lock)

@@ -60,7 +60,7 @@ def main(argv=None):
             raise Error(f"no such BUILD: {args.build} (there are: {', '.join(BUILDS)})")
         # Only the command that is asked for is imported: the others may need what is not there.
         return importlib.import_module(args.module).command(args)
-    except Error as error:
+    except (Error, PermissionError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

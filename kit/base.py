@@ -120,15 +120,16 @@ def _fingerprint(path) -> str:
 
 
 def wanted(layout=LAYOUT, linux=None) -> Source:
-    """The source to build on: LINUX= if given, else what LINUX= gave last, else Debian's.
+    """The source to build on: LINUX= if given, else what LINUX= gave last, else Debian's, which
+    LINUX=debian goes back to.
 
     That is the pinned version or, if the archive no longer has it, the newest, with a warning.
     """
     linux = linux or os.environ.get("LINUX")
-    if linux:
+    if linux and linux != "debian":
         return given(linux)
     have, pinned = imported(layout), pin(layout)
-    if have and (have.name == pinned.name or not have.name.startswith(DEBIAN)):
+    if have and (have.name == pinned.name or not (linux or have.name.startswith(DEBIAN))):
         return have
     if deb_path(layout, pinned).exists() or pinned.version in offered():
         return pinned

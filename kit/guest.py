@@ -79,11 +79,12 @@ def command(args):
     return 1 if bad else 0
 
 
-def selftest(m, build, follow=None):
-    """Run all of the stack's kernel selftests on a Machine; give a Result."""
+def selftest(m, build, kernel_args=(), follow=None):
+    """Run all of the stack's kernel selftests on a Machine, the kernel booted with `kernel_args`
+    too; give a Result."""
     groups = ",".join(f"{cpu.cpu}:{cpu.group}" for cpu in m.expected())
     return run(m, build, "selftest", {"SCHED_EXPECTED_GROUPS": groups},
-               timeout=SELFTEST_SECONDS, follow=follow)
+               timeout=SELFTEST_SECONDS, kernel_args=kernel_args, follow=follow)
 
 
 def stress(m, build, follow=None):
@@ -106,15 +107,15 @@ def shell(m, build):
     return 0
 
 
-def run(m, build, job, env=None, timeout=300, icount=False, userland=None, qemu_extra=(),
-        follow=None):
+def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kernel_args=(),
+        qemu_extra=(), follow=None):
     """Boot the kernel of a BUILD on a Machine and run guest/jobs/JOB.sh in it; give a Result.
 
     env         variables for the job
     timeout     seconds after which QEMU is killed
     icount      let an instruction take 1 ns of the guest's time, so that its clock counts them
     userland    the BUILD whose initramfs the guest gets, if it is not that of its kernel
-    qemu_extra  further arguments for QEMU
+    kernel_args, qemu_extra  further arguments for the kernel and for QEMU
     follow      called with each line of ttyS1 as it comes
 
     The console and ttyS1 stay under guest/runs/ in the build directory. Error if there is no
@@ -122,10 +123,11 @@ def run(m, build, job, env=None, timeout=300, icount=False, userland=None, qemu_
     """
     runs = LAYOUT.work / "guest" / "runs"
     runs.mkdir(parents=True, exist_ok=True)
-    name = f"{m.name}-{job}"
+    name = f"{m.name}-{build}-{job}"
     console, stream = _Port(runs / f"{name}.console"), _Port(runs / f"{name}.ktap")
     initrd = _initrd(m, userland or build, job, env or {})
-    args, qemu_env = _qemu_command(m, build, job, initrd, COST_CLOCK if icount else CLOCK)
+    args, qemu_env = _qemu_command(m, build, job, initrd, COST_CLOCK if icount else CLOCK,
+                                   kernel_args)
     args += ["-serial", f"file:{console.path}", "-serial", f"file:{stream.path}", *qemu_extra]
     problems = []
     begin = time.monotonic()
@@ -136,15 +138,15 @@ def run(m, build, job, env=None, timeout=300, icount=False, userland=None, qemu_
                                 env=os.environ | qemu_env)
         try:
             _watch(proc, console, stream, begin + timeout, problems, follow)
+            by_itself = proc.poll()
         finally:
             kill_group(proc)
     seconds = time.monotonic() - begin
-    stream.lines()
     found = splats.find(console.read())
     parsed = ktap.parse(stream.read())
     ended = parsed.status is not None
-    if proc.returncode > 0:
-        raise Error(f"QEMU ended with status {proc.returncode}: {said.read_text().strip()}")
+    if by_itself:
+        raise Error(f"QEMU ended with status {by_itself}: {said.read_text().strip()}")
     if not ended and not problems:
         problems.append("the guest stopped before END")
     if not ended:
@@ -197,7 +199,7 @@ def _watch(proc, console, stream, deadline, problems, follow):
                 reason = "the guest said END and did not switch itself off"
 
 
-def _qemu_command(m, build, job, initrd, clock):
+def _qemu_command(m, build, job, initrd, clock, kernel_args=()):
     """Give (QEMU's arguments but for the serial ports, environment variables to add)."""
     image = LAYOUT.out(build) / "arch/x86/boot/bzImage"
     if not image.exists():
@@ -206,7 +208,7 @@ def _qemu_command(m, build, job, initrd, clock):
     accel = ["-accel", "tcg,thread=multi"]
     if program.fair or clock == COST_CLOCK:
         accel = ["-accel", "tcg", "-icount", clock]
-    append = " ".join([*KERNEL_ARGS, *m.kernel_args(), f"kit.job={job}"])
+    append = " ".join([*KERNEL_ARGS, *m.kernel_args(), *kernel_args, f"kit.job={job}"])
     # QEMU dies with us, also if we are killed and cannot see to it.
     return (["setpriv", "--pdeathsig", "KILL", *program.command, *m.qemu_args(), *accel,
              "-nodefaults", "-display", "none", "-no-reboot", "-kernel", str(image),

@@ -367,6 +367,11 @@ def export(layout=LAYOUT) -> list[str]:
         reason = _unfinished(layout)
         if reason:
             raise Error(f"{layout.linux} is not exported: {reason}")
+        stamp = _read_stamp(layout)
+        if stamp and stamp["patches"] != _digest(layout, series(layout)):
+            raise Error(f"{layout.patches} has changed since make tree or make export; to write the"
+                        f" tree over it would lose that.\nPut these changes into the tree, set"
+                        f" the patches back (git checkout), and make export again")
         return _export(layout)
 
 

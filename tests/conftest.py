@@ -23,7 +23,8 @@ def pytest_configure(config):
         # Both make and its caller may pass the signal on; what cleans up must not be interrupted.
         signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
-    signal.signal(signal.SIGTERM, stop)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
 
 
 def pytest_sessionfinish(session, exitstatus):
