@@ -51,20 +51,26 @@ def measure(m, build, follow=None):
 
 
 def table(base, stack):
-    """The text lines of a table: each row's median on the base, and the stack's against it."""
+    """The text lines of a table: each row's median on the base, and the stack's against it. The
+    spread is the largest of the row's: how far, by the median, a repeat is from the median."""
     states = list(dict.fromkeys(state for state, _ in stack))
-    head = ["", "base", "± %"] + states
+    head = ["", "base", "spread"] + states
     lines = [head]
     for row in dict.fromkeys(row for _, row in base):
-        values = base["off", row]
-        middle = statistics.median(values)
-        spread = (max(values) - min(values)) / 2 / middle
-        lines.append([row, f"{middle:.0f}", f"{spread:.2%}"] +
+        middle = statistics.median(base["off", row])
+        spread = max(_deviation(values) for values in
+                     (base["off", row], *(stack[state, row] for state in states)))
+        lines.append([row, f"{middle:.0f}", f"{spread / middle:.2%}"] +
                      [f"{statistics.median(stack[state, row]) / middle - 1:+.2%}"
                       for state in states])
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return ["  ".join(text.ljust(width) if i == 0 else text.rjust(width)
                       for i, (text, width) in enumerate(zip(line, widths))) for line in lines]
+
+
+def _deviation(values):
+    middle = statistics.median(values)
+    return statistics.median(abs(value - middle) for value in values)
 
 
 def command(args):

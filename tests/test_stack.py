@@ -148,6 +148,18 @@ def test_work_in_the_tree_is_not_lost(stacked):
     refused("changes that are not committed: kernel/new.c")
 
 
+def test_work_in_the_patches_is_not_lost(stacked):
+    """What came into patches/ by another way, a pull say, is not overwritten by an export."""
+    path = stacked.layout.patches / FIRST_FILE
+    path.write_bytes(path.read_bytes().replace(b"one_109", b"one_209"))
+    stacked.commit("sched/two: Mine", "kernel/two.c", "int two_5;\n", "")
+    files = stacked.files()
+    with pytest.raises(Error, match="has changed since") as caught:
+        stack.export(stacked.layout)
+    print(caught.value)
+    assert stacked.files() == files
+
+
 def test_kernel_builds_the_tree_as_it_is(stacked, capsys):
     stacked.edit("kernel/one.c", "int one_1;", "int mine;")
     stack.ensure(stacked.layout)
