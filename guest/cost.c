@@ -2,9 +2,9 @@
 /*
  * cost OPERATION CPU CPU BATCHES: how long an operation takes, in ns each.
  *
- * For a guest under icount, whose clock counts instructions at 1 ns each: what it prints is then the
- * number of instructions that all CPUs together ran for one operation. It is the median of many short
- * batches, most of which no timer tick falls into.
+ * For a guest under icount, whose clock counts instructions at 1 ns each: what it prints is then
+ * the number of instructions that all CPUs together ran for one operation. It is the median of
+ * many short batches, most of which no timer tick falls into.
  *
  * pipe: a byte to a process on the other CPU and back. fork: fork, exit and wait, on the first CPU.
  */

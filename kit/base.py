@@ -267,7 +267,7 @@ def _import(layout, source, first) -> str:
 
 
 def command(args) -> int:
-    """make base: fetch and import."""
+    """kit base: fetch and import, without the patches."""
     with lock(LAYOUT.work / "tree.lock"):
         commit = ensure()
     say(git(LAYOUT.linux, "log", "-1", "--format=%s: %h", commit).out.strip())

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which QEMU to run: version 10 or later, the system's or one unpacked below the build directory.
 
-Where each CPU of a guest has a thread of its own, QEMU loses a race with a guest that changes its
-code: a CPU goes on with a breakpoint of the kernel's jump labels after it is gone, and the guest
-dies of "Oops: int3". To toggle a scheduler feature is just such a change. So the CPUs take turns,
+Where each CPU of a guest has a thread of its own, guests that toggle scheduler features die of
+"Oops: int3" now and then. The kernel patches its jump labels then; it looks as if a CPU went on with
+QEMU's translation of the breakpoint after that is gone, but it is not proved. So the CPUs take turns,
 by a clock that counts instructions; QEMU 7.2 is so unfair at that that a busy guest hardly moves.
 And only from version 10 on can it be told which cores share an L2. Debian 12 has 7.2, and 10 in
 its backports.
@@ -50,8 +50,8 @@ def find(smp_cache=False):
     except Unavailable as error:
         if smp_cache or not system:
             raise
-        warn(f"{error}\nwith QEMU older than {GOOD_VERSION} a guest may die of \"Oops: int3\", "
-             "which is QEMU's fault")
+        warn(f"{error}\nwith QEMU older than {GOOD_VERSION} a guest may die of \"Oops: int3\": "
+             "see docs/working.md")
         return Qemu((system,), {}, False)
 
 

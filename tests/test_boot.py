@@ -80,5 +80,6 @@ def test_stress_with_lockdep():
     """Features toggled under load, CPUs unplugged, in a kernel that checks its locking."""
     kernel.build("debug")
     tests = check(guest.stress(machine.load(page.DEFAULT_MACHINE), "debug"))
-    written = [path for path, _ in tests.leaves() if f"written {guest.STRESS_TOGGLES} times" in path]
+    written = [path for path, _ in tests.leaves()
+               if f"written {guest.STRESS_TOGGLES} times" in path]
     assert len(written) == len(page.FEATURES)

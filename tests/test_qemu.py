@@ -40,7 +40,7 @@ def test_old_system_is_used_with_a_warning(system, capsys):
     assert qemu.find(False) == qemu.Qemu((program,), {}, False)
     said = capsys.readouterr().err
     print(said)
-    assert "nowhere to take it from" in said and "QEMU's fault" in said
+    assert "nowhere to take it from" in said and '"Oops: int3"' in said
 
 
 def test_old_system_cannot_do_shared_l2(system):
