@@ -4,7 +4,13 @@ PYTHON ?= /usr/bin/python3
 BUILD ?= stack
 MACHINE ?= two-ccx
 LINUX ?=
-export BUILD MACHINE LINUX
+# For bench-cost: 7.3 to show mainline beside it; 1 for a short run; 1 to write to results/.
+COMPARE ?=
+SHORT ?=
+SAVE ?=
+# A row of its table, to show where the instructions go.
+PROFILE ?=
+export BUILD MACHINE LINUX COMPARE SHORT SAVE PROFILE
 
 # Outputs, python's and pytest's caches too, are all below one directory.
 OUT := $(or $(KIT_BUILD),$(CURDIR)/build)
@@ -19,12 +25,12 @@ KIT := $(PYTHON) -m kit
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps tree export refresh kernel boot shell selftest stress checks cost test clean \
+.PHONY: help deps tree export refresh kernel boot shell selftest stress checks bench-cost test clean \
 	distclean
 
 help: ## this list
 	@echo 'make TARGET [BUILD=stack|base|debug] [MACHINE=machines/NAME] [LINUX=directory|tarball]'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 deps: ## install the packages of packages.txt that are missing
 	@command -v dpkg-query >/dev/null || { \
@@ -71,8 +77,8 @@ stress: deps ## toggle the features under load and CPU hotplug in the guest
 checks: deps ## compile, checkpatch and sparse for each patch; the other configurations
 	@$(KIT) checks
 
-cost: deps ## the instructions that the stack costs, against BUILD=base
-	@$(KIT) cost
+bench-cost: deps ## instructions and memory that the stack costs, against BUILD=base and COMPARE=7.3
+	@$(KIT) bench-cost
 
 test: deps ## the tests: tools, each patch, configurations, kernel selftests on every machine
 	@mkdir -p $(OUT)

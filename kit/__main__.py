@@ -22,7 +22,7 @@ COMMANDS = (
     ("selftest", "kit.guest", "build machine", "the stack's kernel selftests in the guest"),
     ("stress", "kit.guest", "build machine", "toggle the features under load and hotplug"),
     ("checks", "kit.checks", "", "the checks of each patch"),
-    ("cost", "kit.cost", "machine", "instructions that the stack costs, against the base"),
+    ("bench-cost", "kit.bench.cost", "machine", "what the stack costs, against the base"),
 )
 
 

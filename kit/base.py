@@ -206,8 +206,8 @@ def ensure(layout=LAYOUT, source=None) -> str:
     return _import(layout, source, first=have is None)
 
 
-def _unpack(source, directory):
-    """Fill the empty `directory` with the files of `source`."""
+def unpack(source, directory):
+    """Fill the empty `directory` with the files of a Source."""
     if source.path.is_file():
         # The package holds nothing but a tarball of the source.
         deb = 'dpkg-deb --fsys-tarfile "$1" | tar -xO --wildcards "*/linux-source-*.tar.xz" |' \
@@ -240,7 +240,7 @@ def _import(layout, source, first) -> str:
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     say(f"unpacking {source.name}")
-    _unpack(source, part)
+    unpack(source, part)
     subject = f"Linux {version_of(part, source.path)} ({source.name})"
     say(f"importing {subject} into git (about a minute)")
 

@@ -29,12 +29,19 @@ LAST_LINES = 25
 # whom time should pass as it does outside.
 CLOCK = "shift=2,sleep=off"
 COST_CLOCK = "shift=0,sleep=off"
+# With these the same kernel and job give the same figures, to the last instruction: nothing in the
+# guest is random or comes from the host.
+COST_ARGS = ["-seed", "1", "-rtc", "base=2026-01-01,clock=vm"]
+COST_KERNEL_ARGS = ["norandmaps"]
 SHELL_CLOCK = "shift=2,sleep=on"
 
 # With many CPUs one may wait long for its turn. The lockup detectors get limits that only what
 # really stands still reaches.
 KERNEL_ARGS = ("console=ttyS0 printk.time=1 panic=-1 oops=panic nokaslr mitigations=off "
                "tsc=reliable rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60").split()
+# By such a clock the TSC runs at 1 GHz: 4,000,000 in a jiffy of 4 ms. Measuring that would take each
+# CPU 75 ms, during which it counts instructions.
+CLOCK_KERNEL_ARGS = ["lpj=4000000"]
 
 SELFTEST_SECONDS = 1200
 STRESS_SECONDS = 900
@@ -96,7 +103,7 @@ def stress(m, build, follow=None):
 def shell(m, build):
     """Give the user a prompt in a guest, on this terminal, until it is left; give 0."""
     size = shutil.get_terminal_size()
-    initrd = _initrd(m, build, "shell", {"COLUMNS": size.columns, "LINES": size.lines})
+    initrd = _initrd(f"{m.name}-shell", build, {"COLUMNS": size.columns, "LINES": size.lines})
     args, env = _qemu_command(m, build, "shell", initrd, SHELL_CLOCK)
     say(f"{m.name} boots; leave the guest with `poweroff -f`, or end QEMU with Ctrl-A x")
     # In this process group, or it could not read from the terminal.
@@ -108,7 +115,7 @@ def shell(m, build):
 
 
 def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kernel_args=(),
-        qemu_extra=(), follow=None):
+        qemu_extra=(), follow=None, name=None):
     """Boot the kernel of a BUILD on a Machine and run guest/jobs/JOB.sh in it; give a Result.
 
     env         variables for the job
@@ -117,18 +124,20 @@ def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kerne
     userland    the BUILD whose initramfs the guest gets, if it is not that of its kernel
     kernel_args, qemu_extra  further arguments for the kernel and for QEMU
     follow      called with each line of ttyS1 as it comes
+    name        of the run's files, where there are several runs of a job
 
     The console and ttyS1 stay under guest/runs/ in the build directory. Error if there is no
     kernel or QEMU does not start.
     """
     runs = LAYOUT.work / "guest" / "runs"
     runs.mkdir(parents=True, exist_ok=True)
-    name = f"{m.name}-{build}-{job}"
+    name = name or f"{m.name}-{build}-{job}"
     console, stream = _Port(runs / f"{name}.console"), _Port(runs / f"{name}.ktap")
-    initrd = _initrd(m, userland or build, job, env or {})
+    initrd = _initrd(name, userland or build, env or {})
     args, qemu_env = _qemu_command(m, build, job, initrd, COST_CLOCK if icount else CLOCK,
-                                   kernel_args)
-    args += ["-serial", f"file:{console.path}", "-serial", f"file:{stream.path}", *qemu_extra]
+                                   [*(COST_KERNEL_ARGS if icount else []), *kernel_args])
+    args += [*(COST_ARGS if icount else []), "-serial", f"file:{console.path}",
+             "-serial", f"file:{stream.path}", *qemu_extra]
     problems = []
     begin = time.monotonic()
     said = runs / f"{name}.qemu"
@@ -205,31 +214,32 @@ def _qemu_command(m, build, job, initrd, clock, kernel_args=()):
     if not image.exists():
         raise Error(f"there is no {image}: make kernel BUILD={build}")
     program = qemu.find(m.needs_smp_cache)
-    accel = ["-accel", "tcg,thread=multi"]
+    accel, clock_args = ["-accel", "tcg,thread=multi"], []
     if program.fair or clock == COST_CLOCK:
-        accel = ["-accel", "tcg", "-icount", clock]
-    append = " ".join([*KERNEL_ARGS, *m.kernel_args(), *kernel_args, f"kit.job={job}"])
+        accel, clock_args = ["-accel", "tcg", "-icount", clock], CLOCK_KERNEL_ARGS
+    append = " ".join([*KERNEL_ARGS, *clock_args, *m.kernel_args(), *kernel_args, f"kit.job={job}"])
     # QEMU dies with us, also if we are killed and cannot see to it.
     return (["setpriv", "--pdeathsig", "KILL", *program.command, *m.qemu_args(), *accel,
              "-nodefaults", "-display", "none", "-no-reboot", "-kernel", str(image),
              "-initrd", str(initrd), "-append", append], program.env)
 
 
-def _initrd(m, build, job, env):
+def _initrd(name, build, env):
     """Write the initrd of one run, the build's and a file with variables; give its path."""
     lines = [f"export {key}={shlex.quote(str(value))}\n" for key, value in env.items()]
     archive = _Archive()
     archive.file("env", "".join(lines).encode())
-    path = LAYOUT.work / "guest" / "runs" / f"{m.name}-{job}.initrd"
+    path = LAYOUT.work / "guest" / "runs" / f"{name}.initrd"
     path.parent.mkdir(parents=True, exist_ok=True)
     # The kernel takes archives one after the other.
-    path.write_bytes(initramfs(build).read_bytes() + archive.bytes())
+    path.write_bytes(initramfs(build) + archive.bytes())
     return path
 
 
 @cache
 def initramfs(build):
-    """Make the initramfs of a BUILD: busybox, guest/ and the kernel selftests; give its path."""
+    """Make the initramfs of a BUILD: busybox, guest/ and the kernel selftests; give its bytes, the
+    same throughout a run of python."""
     busybox = shutil.which("busybox")
     if not busybox:
         raise Error("busybox is not installed: make deps")
@@ -248,12 +258,10 @@ def initramfs(build):
     for source in sorted(GUEST.glob("*.c")):
         archive.file(f"bin/{source.stem}", _compile(source, out).read_bytes(), 0o755)
     # The base's selftests/sched cannot be installed with O=, which the stack's first patch mends.
-    if build != "base":
+    if build in ("stack", "debug"):
         with lock(out / "lock"):
             _add_tree(archive, "selftests", _selftests(build, out))
-    path = out / "initramfs.cpio"
-    path.write_bytes(archive.bytes())
-    return path
+    return archive.bytes()
 
 
 def _static(busybox):
@@ -266,7 +274,8 @@ def _static(busybox):
 def _compile(source, out):
     """Compile one program of guest/ for the guest, if it changed; give the program's path."""
     program = out / source.stem
-    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+    newest = max(path.stat().st_mtime for path in [source, *GUEST.glob("*.h")])
+    if not program.exists() or program.stat().st_mtime < newest:
         sh(["gcc", "-O2", "-Wall", "-Wextra", "-static", "-pthread", "-o", program, source],
            timeout=120, capture=True)
     return program

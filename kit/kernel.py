@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Configuring and building a kernel out of tree: BUILD=stack, base or debug."""
+"""Configuring and building a kernel out of tree: BUILD=stack, base or debug, and mainline's."""
 
 import os
 import re
@@ -8,12 +8,14 @@ import sys
 import time
 from pathlib import Path
 
-from kit import base, stack
-from kit.paths import CONFIGS, LAYOUT
+from kit import base, mainline, stack
+from kit.paths import CONFIGS, LAYOUT, MAINLINE_BUILDS
 from kit.run import Error, git, lock, say, sh, warn
 
 FRAGMENTS = {"stack": ("boot.config",), "base": ("boot.config",),
-             "debug": ("boot.config", "debug.config")}
+             "debug": ("boot.config", "debug.config"),
+             "7.3": ("boot.config", "7.3.config"),
+             "7.3-nocache": ("boot.config", "7.3.config", "7.3-nocache.config")}
 NAMES = {"stack": "-cachetopo-", "base": "-base-", "debug": "-cachetopo-debug-"}
 BUILD_TIMEOUT = 3600
 # Seconds between two lines of progress where there is no terminal to draw on.
@@ -33,15 +35,14 @@ def build(build: str = "stack", layout=LAYOUT) -> Path:
     if (build, layout) in _built:
         return layout.out(build)
     source, out = _source(build, layout), layout.out(build)
-    with lock(layout.work / f"{build}.lock"):
+    with lock(out.parent / f"{build}.lock"):
         out.mkdir(parents=True, exist_ok=True)
-        log = layout.work / f"{build}.log"
+        log = out.parent / f"{build}.log"
         log.unlink(missing_ok=True)
         started = time.monotonic()
         say(f"kernel {build}: building (log: {log})")
         configure(source, out, [CONFIGS / name for name in FRAGMENTS[build]], log)
-        suffix = local_version(source, build)
-        _make(source, out, suffix, log, layout, build)
+        _make(source, out, log, layout, build)
     say(f"kernel {build}: {release(build, layout)} in {time.monotonic() - started:.0f} s")
     _built.add((build, layout))
     return out
@@ -56,7 +57,10 @@ def release(build: str = "stack", layout=LAYOUT) -> str:
 
 
 def local_version(source, build) -> str:
-    """The version suffix: the stack's name and 12 digits of the source's tree id."""
+    """The version suffix: the stack's name and 12 digits of the source's tree id. Mainline's is
+    the build's name: its source is always the same."""
+    if build in MAINLINE_BUILDS:
+        return "-mainline" + build.removeprefix(MAINLINE_BUILDS[0])
     tree = git(source, "rev-parse", "HEAD^{tree}").out.strip()[:12]
     dirty = "-dirty" if git(source, "status", "--porcelain").out else ""
     return NAMES[build] + tree + dirty
@@ -64,6 +68,8 @@ def local_version(source, build) -> str:
 
 def _source(build, layout) -> Path:
     """The source directory of a BUILD, made or brought up to date."""
+    if build in MAINLINE_BUILDS:
+        return mainline.ensure(layout)
     if build != "base":
         return stack.ensure(layout)
     with lock(layout.work / "tree.lock"):
@@ -126,10 +132,12 @@ def _compiler() -> list[str]:
     return [f"CC={cache}gcc", f"HOSTCC={cache}gcc"]
 
 
-def _make(source, out, suffix, log, layout, build):
+def _make(source, out, log, layout, build):
     """Compile, with progress; Error with the errors in the log."""
     # What changes from one build to the next would make ccache miss, and make link again.
-    env = {"KBUILD_BUILD_TIMESTAMP": git(source, "log", "-1", "--format=%aD").out.strip(),
+    date = (base.IDENTITY["GIT_AUTHOR_DATE"] if build in MAINLINE_BUILDS else
+            git(source, "log", "-1", "--format=%aD").out.strip())
+    env = {"KBUILD_BUILD_TIMESTAMP": date,
            "KBUILD_BUILD_USER": "kit", "KBUILD_BUILD_HOST": "localhost",
            "KBUILD_BUILD_VERSION": "1", "LC_ALL": "C",
            # Depend mode spares the preprocessor run of a miss, a fifth of a first build's time.
@@ -137,7 +145,8 @@ def _make(source, out, suffix, log, layout, build):
     progress = Progress(f"kernel {build}")
     try:
         sh(["make", "-C", source, f"O={out}", "ARCH=x86_64", *_compiler(),
-            f"-j{len(os.sched_getaffinity(0))}", f"LOCALVERSION={suffix}", "bzImage"],
+            f"-j{len(os.sched_getaffinity(0))}",
+            f"LOCALVERSION={local_version(source, build)}", "bzImage"],
            env=env, log=log, timeout=BUILD_TIMEOUT, progress=progress)
     except Error as error:
         found = [line for line in log.read_text(errors="replace").splitlines()

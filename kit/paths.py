@@ -8,12 +8,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("KIT_BUILD") or ROOT / "build").resolve()
 SERIES = "6.12"
+# What the stack is compared with.
+MAINLINE = "7.3"
 
 CONFIGS = ROOT / "configs"
 MACHINES = ROOT / "machines"
 GUEST = ROOT / "guest"
 
 BUILDS = ("stack", "base", "debug")
+# Mainline with its own cache-aware scheduler, and without it.
+MAINLINE_BUILDS = (MAINLINE, f"{MAINLINE}-nocache")
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,12 @@ class Layout:
         return self.work / "linux-base"
 
     def source(self, build: str) -> Path:
-        """The source tree that a BUILD is made from."""
+        """The git tree that a BUILD of this series is made from."""
         return self.linux_base if build == "base" else self.linux
 
     def out(self, build: str) -> Path:
         """The O= directory of a BUILD."""
-        return self.work / build
+        return (self.build / MAINLINE if build in MAINLINE_BUILDS else self.work) / build
 
 
 LAYOUT = Layout()

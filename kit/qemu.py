@@ -9,18 +9,16 @@ And only from version 10 on can it be told which cores share an L2. Debian 12 ha
 its backports.
 """
 
-import os
 import re
 import shutil
 from dataclasses import dataclass
 from functools import cache
 
-from kit import paths
+from kit import apt, paths
 from kit.run import Error, lock, say, sh, warn
 
 PROGRAM = "qemu-system-x86_64"
 GOOD_VERSION = 10
-FETCH_SECONDS = 600
 
 
 class Unavailable(Error):
@@ -43,7 +41,7 @@ def find(smp_cache=False):
     smp_cache: it has to be told which cores share an L2. Unavailable if there is none that can.
     """
     system = shutil.which(PROGRAM)
-    if system and _version([system], {}) >= GOOD_VERSION:
+    if system and _major([system], {}) >= GOOD_VERSION:
         return Qemu((system,), {}, True)
     try:
         return _fetched()
@@ -55,13 +53,21 @@ def find(smp_cache=False):
         return Qemu((system,), {}, False)
 
 
+def version(program):
+    """Give the version of a Qemu, "10.0.2"; Unavailable if it does not run."""
+    return _version(program.command, program.env)
+
+
 def _version(command, env):
-    """Give the major version, as an int; Unavailable if the program does not run."""
     done = sh([*command, "--version"], env=env, capture=True, check=False, timeout=30)
-    match = re.match(r"QEMU emulator version (\d+)\.", done.out)
+    match = re.match(r"QEMU emulator version ([\d.]+)", done.out)
     if not match:
         raise Unavailable(f"{command[0]} does not run: {(done.err or done.out).strip()}")
-    return int(match[1])
+    return match[1]
+
+
+def _major(command, env):
+    return int(_version(command, env).split(".")[0])
 
 
 def _fetched():
@@ -74,58 +80,23 @@ def _fetched():
     command = (str(root / "usr/bin" / PROGRAM), "-L", str(root / "usr/share/qemu"),
                "-L", str(root / "usr/share/seabios"))
     env = {"LD_LIBRARY_PATH": str(root / "usr/lib/x86_64-linux-gnu")}
-    version = _version(command, env)
-    if version < GOOD_VERSION:
-        raise Unavailable(f"the release's backports have QEMU {version}, not {GOOD_VERSION}")
+    if _major(command, env) < GOOD_VERSION:
+        raise Unavailable(f"the release's backports have QEMU {_version(command, env)}, not "
+                          f"{GOOD_VERSION}")
     return Qemu(command, env, True)
 
 
 def _fetch(work, root):
-    """Unpack QEMU and what it needs from the release's backports into root.
-
-    apt is given lists and caches of its own: the system's stay as they are. Nothing that is
-    installed already is fetched again.
-    """
-    shutil.rmtree(work, ignore_errors=True)
-    (work / "lists").mkdir(parents=True)
-    (work / "cache/archives").mkdir(parents=True)
-    uri, release = _archive()
-    suites = (release, f"{release}-backports")
-    (work / "sources.list").write_text("".join(f"deb {uri} {suite} main\n" for suite in suites))
-    options = ["-q", "-y", "-o", f"Dir::Etc::sourcelist={work}/sources.list",
-               "-o", "Dir::Etc::sourceparts=-", "-o", f"Dir::State::lists={work}/lists",
-               "-o", f"Dir::Cache={work}/cache", "-o", "Debug::NoLocking=1"]
-    if os.geteuid() == 0:
-        # apt's own user may not be able to write below a build directory in somebody's home.
-        options += ["-o", "APT::Sandbox::User=root"]
-    say(f"fetching QEMU {GOOD_VERSION} from {release}-backports into {work}")
-    log = work / "log"
-    unpacked = work / "unpacked"
+    """Unpack QEMU and what it needs from the release's backports into root."""
     try:
-        sh(["apt-get", *options, "update"], log=log, timeout=FETCH_SECONDS)
-        sh(["apt-get", *options, "--download-only", "--no-install-recommends", "-t",
-            f"{release}-backports", "install", "qemu-system-x86"], log=log,
-           timeout=FETCH_SECONDS)
-        for deb in sorted((work / "cache/archives").glob("*.deb")):
-            sh(["dpkg", "-x", deb, unpacked], log=log, timeout=FETCH_SECONDS)
+        uri, release = apt.archive()
+        backports = f"{release}-backports"
+        say(f"fetching QEMU {GOOD_VERSION} from {backports} into {work}")
+        source = apt.Apt(work, uri, (release, backports))
+        unpacked = work / "unpacked"
+        source.unpack("qemu-system-x86", backports, unpacked)
     except Error as error:
         raise Unavailable(f"no QEMU {GOOD_VERSION}: {error}") from error
     if not (unpacked / "usr/bin" / PROGRAM).exists():
-        raise Unavailable(f"{release}-backports has no newer {PROGRAM}: see {log}")
+        raise Unavailable(f"{backports} has no newer {PROGRAM}: see {source.log}")
     unpacked.rename(root)
-
-
-def _archive():
-    """Give (URI of the Debian archive this machine uses, codename of its release)."""
-    if not shutil.which("apt-get"):
-        raise Unavailable(f"no QEMU {GOOD_VERSION}: it is not installed, and this is not Debian")
-    done = sh(["apt-get", "indextargets", "--format", "$(CODENAME) $(REPO_URI)",
-               "Created-By: Packages", "Origin: Debian", "Component: main"], capture=True,
-              timeout=60)
-    for line in done.out.splitlines():
-        codename, uri = line.split(" ", 1)
-        # The release itself, not its -updates or -security.
-        if "-" not in codename:
-            return uri, codename
-    raise Unavailable(f"no QEMU {GOOD_VERSION}: apt knows no Debian archive to take it from (has "
-                      "apt-get update been run?)")

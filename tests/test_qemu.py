@@ -3,7 +3,8 @@
 
 import pytest
 
-from kit import paths, qemu
+from kit import apt, paths, qemu
+from kit.run import Error
 
 
 @pytest.fixture
@@ -12,7 +13,7 @@ def system(tmp_path, monkeypatch):
     qemu.find.cache_clear()
 
     def no_archive():
-        raise qemu.Unavailable("no QEMU 10: nowhere to take it from")
+        raise Error("nowhere to take it from")
 
     def install(version):
         program = tmp_path / qemu.PROGRAM
@@ -22,7 +23,7 @@ def system(tmp_path, monkeypatch):
         # sh and the like have to stay
         monkeypatch.setenv("PATH", f"{tmp_path}:/nowhere")
         monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
-        monkeypatch.setattr(qemu, "_archive", no_archive)
+        monkeypatch.setattr(apt, "archive", no_archive)
         return str(program)
 
     yield install

@@ -1,31 +1,32 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# For kit/cost.py, under icount: the instructions that operations take (ROWS, each
-# NAME:OPERATION:CPU:CPU), with all features off and with each of FEATURES on, REPEATS times in
-# turns. A feature that the kernel does not have is left out.
+# For kit/bench/cost.py, under icount: run programs that print two figures, and print these, BLOCKS
+# times, each time once in each state.
+# ROWS: what to run, each NAME:PROGRAM:ARGUMENT:... with @ for the number of the block
+# STATES: what to run it in, each NAME,FILE=VALUE,...: the values are written first, to files below
+# /sys/kernel/debug/sched
 
 . /lib.sh
 
-measure() {
-	for row in $ROWS; do
-		set -- $(echo "$row" | tr : ' ')
-		value=$(cost "$2" "$3" "$4" "$BATCHES") || exit
-		echo "# cost $state $1 $value"
+set_state() {
+	for write in $(echo "$1" | tr , ' '); do
+		case $write in
+		*=*) echo "${write#*=}" > "/sys/kernel/debug/sched/${write%%=*}" || exit ;;
+		esac
 	done
 }
 
 echo "TAP version 13"
 echo "1..1"
-i=0
-while [ $i -lt "$REPEATS" ]; do
-	i=$((i + 1))
-	state=off
-	measure
-	for state in $FEATURES; do
-		[ "$(feature "$state")" = off ] || continue
-		echo "$state" > "$FEATURES_FILE" || exit
-		measure
-		echo "NO_$state" > "$FEATURES_FILE" || exit
+block=0
+while [ $block -lt "$BLOCKS" ]; do
+	for state in $STATES; do
+		set_state "$state"
+		for row in $ROWS; do
+			values=$($(echo "${row#*:}" | sed "s/:/ /g; s/@/$block/g")) || exit
+			echo "# cost ${state%%,*} ${row%%:*} $block $values"
+		done
 	done
+	block=$((block + 1))
 done
 echo "ok 1 cost"

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the patches cost and bring. An instrument (cost) measures and knows nothing of statistics;
+results keeps what any of them measured; stats and report make ratios and tables of that."""

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The instrument behind make bench-cost: instructions per operation, and memory per process.
+
+Under icount the guest's clock counts the instructions that all its CPUs execute, so that a figure
+does not depend on the host. The kernels have the same configuration and run the same initramfs, and
+nothing in the guest is random: the same kernels give the same figures again, to the last digit. What
+is left to chance is where things lie in memory; so everything is measured in several layouts, the
+same ones for each kernel.
+"""
+
+import dataclasses
+import hashlib
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from kit import guest, kernel, ktap, machine, mainline, qemu, stack
+from kit.bench import report, results
+from kit.page import FEATURES
+from kit.paths import BUILD, LAYOUT, MAINLINE, MAINLINE_BUILDS, ROOT
+from kit.run import Error, git, say
+
+INSTRUMENT = "cost"
+RESULTS = ROOT / "results"
+TIMEOUT = 7200
+POSSIBLE_CPUS = 512
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured: layouts; ms of the guest's time, so many millions of instructions,
+    for each operation in each layout; processes to sleep at once; MiB of memory they need."""
+    layouts: int
+    ms: int
+    processes: int
+    memory_mib: int
+
+
+FULL = Size(6, 40, 10_000, 6144)
+SHORT = Size(1, 6, 500, 1024)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a program of guest/ measures: its name, title, arguments and what the two figures are
+    that it prints, each a suffix of the name, one of the title, and the unit."""
+    name: str
+    title: str
+    command: str
+    figures: tuple = (("", "", "instructions"), ("+ticks", ", with ticks", "instructions"))
+
+
+@dataclass(frozen=True)
+class Boot:
+    """One way to boot, and what is measured there."""
+    name: str
+    rows: list
+    kernel_args: tuple = ()
+    memory_mib: int = 0
+    # One state and one layout in each boot, as what was allocated once stays.
+    once: bool = False
+
+
+def boots(m, size):
+    """Give the Boots that measure all there is to measure on a Machine."""
+    ms = size.ms
+    near = [cpu for cpu in m.expected() if cpu.group >= 0]
+    first, places = near[0], {"one CPU": near[0].cpu}
+    for cpu in near[1:]:
+        place = ("one L2" if cpu.group == first.group else
+                 "one LLC" if cpu.llc == first.llc else "two LLCs")
+        places.setdefault(place, cpu.cpu)
+    here = first.cpu
+
+    def cost(operation, other, time=ms):
+        return f"cost:{operation}:{here}:{other}:@:{time}"
+
+    rows = [Row(f"{operation}/{place.replace(' ', '-')}", f"{title}, {place}",
+                cost(operation, cpu))
+            for operation, title in (("pipe", "pipe round trip, processes"),
+                                     ("thread-pipe", "pipe round trip, threads"),
+                                     ("futex", "futex round trip, threads"))
+            for place, cpu in places.items()]
+    alone = (("yield", "sched_yield, two processes"), ("fork-exit", "fork, exit, wait"),
+             ("vfork-exec", "vfork, exec, exit, wait"), ("posix-spawn", "posix_spawn, exit, wait"),
+             ("thread-join", "thread create, join"),
+             ("exec-threads", "fork, 3 threads, exec, exit, wait"))
+    rows += [Row(operation, title, cost(operation, here)) for operation, title in alone]
+    # It takes some ms.
+    rows.append(Row("hot-unplug", "CPU hot-unplug", cost("hot-unplug", near[-1].cpu, 4 * ms)))
+    wide = [Row(f"{operation}/{POSSIBLE_CPUS}", f"{title}, {POSSIBLE_CPUS} possible CPUs",
+                cost(operation, here))
+            for operation, title in alone if operation in ("fork-exit", "vfork-exec",
+                                                           "thread-join")]
+    balance = Row("balance", "balance pass, top domain, idle", f"balance:{here}:{100 * ms}",
+                  Row.figures[:1])
+    memory = [Row(f"memory/{threads}", f"memory of a process, {words}",
+                  f"processes:{size.processes}:{threads}",
+                  (("/slab", ", slab", "bytes"), ("/percpu", ", percpu", "bytes")))
+              for threads, words in ((1, "1 thread"), (2, "2 threads"))]
+    return [Boot("operations", rows),
+            Boot("possible", wide, (f"possible_cpus={POSSIBLE_CPUS}",),
+                 memory_mib=max(m.memory_mib, 1024)),
+            Boot("balance", [balance], ("nohz=off", "skew_tick=1")),
+            Boot("memory", memory, memory_mib=max(m.memory_mib, size.memory_mib), once=True)]
+
+
+@dataclass(frozen=True)
+class State:
+    """A kernel in a state: what its column is called, the words for the guest that bring it
+    about (see guest/jobs/cost.sh), and the column it is compared with."""
+    column: str
+    writes: str = ""
+    against: str | None = None
+    # Whether it may use another amount of memory than the States before it.
+    memory: bool = True
+
+
+def states(build):
+    """Give the States in which a BUILD is measured."""
+    if build == "stack":
+        off = ",".join(f"features=NO_{feature.name}" for feature in FEATURES)
+        return [State("off", off, "base"),
+                *(State(feature.name, f"{off},features={feature.name}", "base", False)
+                  for feature in FEATURES)]
+    plain = MAINLINE_BUILDS[1]
+    if build == MAINLINE:
+        return [State(f"{MAINLINE} off", "llc_balancing/enabled=0", plain),
+                State(f"{MAINLINE} on", "llc_balancing/enabled=1", plain)]
+    return [State(build)]
+
+
+def measure(m, build, boot, size, measured):
+    """Boot a BUILD on a Machine and give {(column, row name): [(figure, figure) of each layout]}
+    for the States measured. Error if the run failed."""
+    if boot.memory_mib:
+        m = dataclasses.replace(m, memory_mib=boot.memory_mib)
+    blocks = 1 if boot.once else size.layouts
+    name = f"{m.name}-{build}-cost-{boot.name}"
+    if boot.once:
+        name += "-" + measured[0].column.replace(" ", "-")
+    result = guest.run(m, build, "cost", {
+        "ROWS": " ".join(f"{row.name}:{row.command}" for row in boot.rows),
+        # A state is one word for the guest.
+        "STATES": " ".join(f"{i},{state.writes}" for i, state in enumerate(measured)),
+        "BLOCKS": blocks,
+    }, timeout=TIMEOUT, icount=True, userland="stack", kernel_args=boot.kernel_args, name=name)
+    bad = result.failures() + ktap.parse(result.ktap).failures()
+    if bad:
+        raise Error("\n".join([f"{boot.name} on {build}:", *bad]))
+    found = {}
+    for state, row, one, two in re.findall(r"^# cost (\d+) (\S+) \d+ ([\d.-]+) ([\d.-]+)(?: \d+)?$",
+                                           result.ktap, re.M):
+        found.setdefault((measured[int(state)].column, row), []).append((float(one),
+                                                                         float(two)))
+    for state in measured:
+        for row in boot.rows:
+            if len(found.get((state.column, row.name), ())) != blocks:
+                raise Error(f"{boot.name} on {build}: no {row.name} in state {state.column}:\n"
+                            + "\n".join(result.ktap.splitlines()[-10:]))
+    say(f"  {name}: {result.seconds:.0f} s")
+    return found
+
+
+def collect(m, builds, size, repeat):
+    """Measure BUILDs that are built on a Machine; give a results.Result."""
+    todo = [(build, boot, measured) for boot in boots(m, size) for build in builds
+            for measured in ([[state] for state in states(build) if state.memory]
+                             if boot.once else [states(build)])]
+    # Each guest takes one CPU of the host.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        futures = [pool.submit(measure, m, build, boot, size, measured)
+                   for build, boot, measured in todo]
+        try:
+            done = [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    subjects = {state.column: results.Subject(build, state.column, state.against)
+                for build in builds for state in states(build)}
+    metrics = {}
+    values = {column: {} for column in subjects}
+    for (_, boot, _), found in zip(todo, done):
+        for row in boot.rows:
+            for i, (suffix, words, unit) in enumerate(row.figures):
+                metrics[row.name + suffix] = results.Metric(unit, "less", row.title + words)
+                for column in subjects:
+                    if (column, row.name) in found:
+                        values[column][row.name + suffix] = [pair[i] for pair in
+                                                             found[column, row.name]]
+    return results.Result(INSTRUMENT, m.name, repeat, {build: identity(build) for build in builds},
+                          metrics, subjects, values)
+
+
+def identity(build):
+    """What says which kernel a BUILD is: its release, the SHA-256 of its configuration, its
+    source, and for a kernel with patches that of the patches."""
+    config = (LAYOUT.out(build) / ".config").read_bytes()
+    if build in MAINLINE_BUILDS:
+        source = f"Debian {mainline.version()}"
+    else:
+        source = "git tree " + git(LAYOUT.source(build), "rev-parse", "HEAD^{tree}").out.strip()
+    about = {"release": kernel.release(build), "source": source,
+             "config": hashlib.sha256(config).hexdigest()}
+    if build == "stack":
+        patches = b"".join((LAYOUT.patches / name).read_bytes() for name in stack.series())
+        about["patches"] = hashlib.sha256(patches).hexdigest()
+    return about
+
+
+def repeat_info(m, size, compare):
+    """What one needs to know to do it again."""
+    command = f"make bench-cost MACHINE={m.name}" + (f" COMPARE={compare}" if compare else "")
+    return {"command": command, **dataclasses.asdict(size),
+            "commit": git(ROOT, "describe", "--always", "--dirty").out.strip(),
+            "qemu": qemu.version(qemu.find(m.needs_smp_cache)),
+            "machine": dataclasses.asdict(m),
+            "initramfs": hashlib.sha256(guest.initramfs("stack")).hexdigest()}
+
+
+def tables(result):
+    """Give [(heading, rows)]: instructions without ticks, with them, and memory."""
+    names = list(result.metrics)
+    ticks = [name for name in names if name.endswith("+ticks")]
+    plain = [name for name in names if f"{name}+ticks" in ticks]
+    other = [name for name in names if name not in ticks and name not in plain]
+    return [("Instructions per operation, between ticks", report.table(result, plain)),
+            ("Instructions per operation, with the ticks and what they set off",
+             report.table(result, ticks)),
+            ("Bytes of kernel memory per process", report.table(result, other))]
+
+
+def page(result):
+    """Give the lines of a result as a page of Markdown."""
+    lines = [f"# Cost on {result.machine}", "",
+             f"By `{result.repeat['command']}` at {result.repeat['commit']}, QEMU "
+             f"{result.repeat['qemu']}. How to read it: [docs/measuring.md]"
+             "(../../docs/measuring.md).", ""]
+    for name, kernel_ in result.kernels.items():
+        lines.append(f"- {name}: {kernel_['release']}, {kernel_['source']}")
+    for heading, rows in tables(result):
+        lines += ["", f"## {heading}", "", *report.markdown(rows)]
+    return lines
+
+
+def command(args):
+    """make bench-cost: build, measure, print, compare with the committed results; 0."""
+    m = machine.load(args.machine)
+    compare = os.environ.get("COMPARE")
+    if compare not in (None, "", MAINLINE):
+        raise Error(f"COMPARE={compare}: can compare with {MAINLINE} only")
+    builds = ["base", "stack", *(reversed(MAINLINE_BUILDS) if compare else ())]
+    size = SHORT if os.environ.get("SHORT") else FULL
+    for build in builds:
+        kernel.build(build)
+    guest.initramfs("stack")
+    if os.environ.get("PROFILE"):
+        # Here, as it needs this module.
+        from kit.bench import profile
+        profile.show(m, os.environ["PROFILE"], builds, size)
+        return 0
+    say(f"measuring on {m.name}: {', '.join(builds)}")
+    result = collect(m, builds, size, repeat_info(m, size, compare))
+    for heading, rows in tables(result):
+        for line in ["", heading, "", *report.text(rows)]:
+            say(line)
+    say("")
+    committed = RESULTS / m.name / f"{INSTRUMENT}.json"
+    if committed.exists():
+        lines = report.moves(results.load(committed), result)
+        say(f"against {committed.relative_to(ROOT)}: {len(lines) or 'nothing'} moved")
+        for line in lines:
+            say(f"  {line}")
+    else:
+        say(f"there is no {committed.relative_to(ROOT)} to compare with")
+    where = RESULTS if os.environ.get("SAVE") else BUILD / "results"
+    path = where / m.name / f"{INSTRUMENT}.json"
+    results.save(result, path)
+    path.with_suffix(".md").write_text("\n".join(page(result)) + "\n")
+    say(f"kept as {path} and {path.with_suffix('.md').name}")
+    return 0

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The format of results, the same for every instrument: plain JSON, results/<machine>/<instrument>.json.
+
+A result has metrics (what was measured, in which unit), subjects (which kernel, in which state, and
+which subject it is to be compared with), and for each subject and metric the values, one for each
+block. What is in the same block was measured in the same circumstances (memory layout, seed, round of
+an A/B run), so that subjects are compared block by block.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+
+from kit.run import Error
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What was measured: its unit, whether less or more of it is better, and in words."""
+    unit: str
+    better: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What it was measured on: a kernel (a key of Result.kernels) in a state; against: the name of
+    the subject to compare it with, or None."""
+    kernel: str
+    state: str
+    against: str | None
+
+
+@dataclass
+class Result:
+    """Everything that an instrument measured on a machine.
+
+    repeat: what is needed to do it again: the command, the commit of this repo, versions and
+    settings; kernels: {name: {release, config, source ...}}; metrics: {name: Metric}; subjects:
+    {name: Subject}; values: {subject: {metric: [float for each block]}}.
+    """
+    instrument: str
+    machine: str
+    repeat: dict
+    kernels: dict
+    metrics: dict
+    subjects: dict
+    values: dict
+
+
+def save(result, path):
+    """Write a Result to a file, a line for each list of values."""
+    text = json.dumps({"format": FORMAT, **dataclasses.asdict(result)}, indent=1)
+    lines, open_list = [], None
+    for line in text.splitlines():
+        if open_list is not None:
+            open_list += line.strip() + ("" if line.strip().startswith("]") else " ")
+            if line.strip().startswith("]"):
+                lines.append(open_list)
+                open_list = None
+        elif line.endswith("["):
+            open_list = line
+        else:
+            lines.append(line)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text("\n".join(lines) + "\n")
+    part.replace(path)
+
+
+def load(path):
+    """Read a Result; Error that names the file and what is wrong with it."""
+    try:
+        data = json.loads(path.read_text())
+        if data.pop("format") != FORMAT:
+            raise Error(f"{path}: not of format {FORMAT}")
+        data["metrics"] = {name: Metric(**metric) for name, metric in data["metrics"].items()}
+        data["subjects"] = {name: Subject(**subject)
+                            for name, subject in data["subjects"].items()}
+        result = Result(**data)
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Error(f"{path}: no result: {error!r}") from error
+    for problem in problems(result):
+        raise Error(f"{path}: {problem}")
+    return result
+
+
+def problems(result):
+    """Give what does not fit together in a Result, a str each."""
+    found = []
+    for name, subject in result.subjects.items():
+        if subject.kernel not in result.kernels:
+            found.append(f"subject {name}: no kernel {subject.kernel}")
+        if subject.against is not None and subject.against not in result.subjects:
+            found.append(f"subject {name}: no subject {subject.against} to compare it with")
+    for name, values in result.values.items():
+        if name not in result.subjects:
+            found.append(f"values of {name}, which is no subject")
+        for metric, numbers in values.items():
+            if metric not in result.metrics:
+                found.append(f"values of {metric}, which is no metric")
+            if not numbers or not all(type(number) in (int, float) for number in numbers):
+                found.append(f"values of {metric} for {name}: not numbers")
+    return found
