@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * processes COUNT THREADS: the kernel's memory for a process with so many threads, in bytes: what
- * /proc/meminfo has more of, in its lines Slab and Percpu, when COUNT of them sleep, per process.
+ * /proc/meminfo has more of, in its lines SUnreclaim and Percpu, when COUNT of them sleep, per process.
  */
 #include <err.h>
 #include <pthread.h>
@@ -88,9 +88,9 @@ int main(int argc, char **argv)
 		errx(2, "COUNT and THREADS are to be at least 1");
 	/* What is allocated once is not theirs either. */
 	start(count / 100 + 1, threads);
-	slab = memory("Slab");
+	slab = memory("SUnreclaim");
 	percpu = memory("Percpu");
 	start(count, threads);
-	printf("%.1f %.1f\n", (memory("Slab") - slab) / count, (memory("Percpu") - percpu) / count);
+	printf("%.1f %.1f\n", (memory("SUnreclaim") - slab) / count, (memory("Percpu") - percpu) / count);
 	return 0;
 }

@@ -4,6 +4,7 @@
 expected() never looks at a kernel: it is the other side of the comparison in the tests.
 """
 
+import dataclasses
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,12 @@ class Machine:
             for dst, distance in enumerate(row):
                 args += ["-numa", f"dist,src={src},dst={dst},val={distance}"]
         return args
+
+    def larger(self, times):
+        """Give the Machine with so many times the sockets; Error if that is too large."""
+        more = dataclasses.replace(self, sockets=self.sockets * times)
+        _check_cpus(more)
+        return more
 
     def kernel_args(self):
         """Give the kernel arguments that belong to the machine, as a list."""

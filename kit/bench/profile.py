@@ -2,6 +2,7 @@
 """Where the instructions of a row of make bench-cost go: per operation and function of the kernel,
 on the kernel of one column and on the one that it is compared with."""
 
+import dataclasses
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -55,6 +56,7 @@ def measure(m, build, state, row, size):
     out.unlink(missing_ok=True)
     boot = next(boot for boot in cost.boots(m, size)
                 if row.name in {other.name for other in boot.rows})
+    m = dataclasses.replace(m, **boot.change)
     result = guest.run(m, build, "cost", {"ROWS": f"{row.name}:{row.command}", "BLOCKS": 1,
                                           "STATES": f"0,{state.writes}"},
                        timeout=cost.TIMEOUT, icount=True, userland="stack",
