@@ -9,6 +9,7 @@ an A/B run), so that subjects are compared block by block.
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 
 from kit.run import Error
@@ -53,20 +54,12 @@ class Result:
 def save(result, path):
     """Write a Result to a file, a line for each list of values."""
     text = json.dumps({"format": FORMAT, **dataclasses.asdict(result)}, indent=1)
-    lines, open_list = [], None
-    for line in text.splitlines():
-        if open_list is not None:
-            open_list += line.strip() + ("" if line.strip().startswith("]") else " ")
-            if line.strip().startswith("]"):
-                lines.append(open_list)
-                open_list = None
-        elif line.endswith("["):
-            open_list = line
-        else:
-            lines.append(line)
+    # A list of numbers on one line.
+    text = re.sub(r"\[[^][{}\"]*\]", lambda found: re.sub(r"\s+", " ", found[0])
+                  .replace("[ ", "[").replace(" ]", "]"), text)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    part.write_text("\n".join(lines) + "\n")
+    part.write_text(text + "\n")
     part.replace(path)
 
 
