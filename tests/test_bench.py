@@ -116,11 +116,19 @@ def test_no_result_there(tmp_path):
 # ---- statistics ----
 
 def test_change_by_hand():
-    """The mean of logs of 1.01 and 1.03, and with two blocks Student's 12.706 times the error."""
-    change = stats.change([100, 200], [101, 206])
-    logs = math.log(1.01), math.log(1.03)
-    assert change.value == pytest.approx(math.sqrt(1.01 * 1.03) - 1)
-    assert change.half == pytest.approx(math.expm1(12.7062 * abs(logs[0] - logs[1]) / 2), rel=1e-4)
+    """The median ratio. Three blocks: the MAD, made a standard deviation and a median's error, over
+    the root of 3, times Student's 4.3027."""
+    change = stats.change([100, 200, 100], [101, 206, 102])
+    # Deviations: 0.00985, 0, 0.00976; the median of these.
+    mad = math.log(1.03 / 1.02)
+    assert change.value == pytest.approx(0.02)
+    error = 1.4826 * mad * 1.2533 / math.sqrt(3) * 4.3027
+    assert change.half == pytest.approx(math.expm1(error), rel=1e-2)
+
+
+def test_odd_block_does_not_decide():
+    change = stats.change([100] * 6, [101, 101, 101, 101, 101, 150])
+    assert change == stats.Change(pytest.approx(0.01), pytest.approx(0, abs=1e-12))
 
 
 def test_change_is_by_blocks():

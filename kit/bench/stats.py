@@ -8,6 +8,8 @@ import numpy
 from scipy import stats
 
 CONFIDENCE = 0.95
+# The standard error of a median against that of a mean, of many normal values.
+MEDIAN_ERROR = math.sqrt(math.pi / 2)
 # Smaller changes are not reported, however well they repeat: what a change of the compiler or of
 # an unrelated line moves.
 FLOOR = 0.0005
@@ -37,17 +39,22 @@ def spread(values):
 def change(base, other):
     """Give the Change from the values of base to those of other, block by block.
 
-    The mean of the logarithms of the blocks' ratios, with Student's interval, taken back. None if
-    the blocks are not the same in number, or a value is not positive.
+    The median of the logarithms of the blocks' ratios, taken back, and an interval from their
+    median absolute deviation: now and then one block is of another kind altogether, as a task was
+    woken elsewhere, and is not to decide. None if the blocks are not the same in number, or a
+    value is not positive.
     """
     if len(base) != len(other) or min(*base, *other, math.inf) <= 0:
         return None
     logs = numpy.log(numpy.array(other) / numpy.array(base))
-    value = math.expm1(float(numpy.mean(logs)))
+    value = math.expm1(float(numpy.median(logs)))
     if len(logs) < 2:
         return Change(value, None)
-    error = float(stats.sem(logs)) * float(stats.t.ppf((1 + CONFIDENCE) / 2, len(logs) - 1))
-    return Change(value, math.expm1(error))
+    # scale="normal" makes a standard deviation of it; the median's error is larger than the mean's.
+    error = (float(stats.median_abs_deviation(logs, scale="normal")) * MEDIAN_ERROR
+             / math.sqrt(len(logs)))
+    return Change(value, math.expm1(error * float(stats.t.ppf((1 + CONFIDENCE) / 2,
+                                                             len(logs) - 1))))
 
 
 def moved(old, new):
