@@ -88,4 +88,4 @@ clean: ## remove what was built; the git tree and the downloads stay
 	rm -rf $(addprefix $(OUT)/6.12/,stack base debug checks guest *.log) $(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it
-	rm -rf $(addprefix $(OUT)/,6.12 base ccache qemu qemu.lock)
+	rm -rf $(addprefix $(OUT)/,6.12 7.3 base ccache qemu qemu.lock results profile.so) $(OUT)/profile-*

@@ -212,6 +212,17 @@ def test_compare_with_what_there_is_not(monkeypatch):
         cost.command(Args)
 
 
+@pytest.mark.parametrize("env, says", [({"SHORT": "1", "SAVE": "1"}, "not for results/"),
+                                       ({"SAVE": "yes"}, "SAVE=yes: is to be 0 or 1")])
+def test_switches(monkeypatch, env, says):
+    class Args:
+        machine = "one-llc"
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(Error, match=says):
+        cost.command(Args)
+
+
 # ---- in the guest ----
 
 @pytest.fixture(scope="module", autouse=True)

@@ -23,7 +23,8 @@ while [ $block -lt "$BLOCKS" ]; do
 	for state in $STATES; do
 		set_state "$state"
 		for row in $ROWS; do
-			values=$($(echo "${row#*:}" | sed "s/:/ /g; s/@/$block/g")) || exit
+			# An exec copies the environment, which is not to tell one kernel from another.
+			values=$(env -i PATH=/bin $(echo "${row#*:}" | sed "s/:/ /g; s/@/$block/g")) || exit
 			echo "# cost ${state%%,*} ${row%%:*} $block $values"
 		done
 	done

@@ -107,10 +107,11 @@ def boots(m, size):
     return [Boot("operations", rows),
             # The further sockets stay offline. On larger machines QEMU gets too slow, and with
             # nodes the first sockets would not be what they were.
-            *([Boot("possible", wide, (f"maxcpus={m.cpus}",),
+            # In parallel the kernel would bring up one thread of each core first.
+            *([Boot("possible", wide, (f"maxcpus={m.cpus}", "cpuhp.parallel=0"),
                     {"sockets": m.larger(POSSIBLE_TIMES).sockets,
                      "memory_mib": max(m.memory_mib, 1024)})]
-              if size.slow and possible <= MOST_POSSIBLE and m.numa_nodes == 1 else []),
+              if size.slow and possible <= MOST_POSSIBLE and m.numa_nodes == 1 and not m.nosmt else []),
             Boot("balance", [balance], ("nohz=off", "skew_tick=1")),
             Boot("memory", memory, change={"memory_mib": max(m.memory_mib, size.memory_mib)},
                  once=True)]
@@ -220,7 +221,8 @@ def identity(build):
 
 def repeat_info(m, size, compare):
     """What one needs to know to do it again."""
-    command = f"make bench-cost MACHINE={m.name}" + (f" COMPARE={compare}" if compare else "")
+    command = f"make bench-cost MACHINE={m.name}" + (f" COMPARE={compare}" if compare else "") + (
+        " SHORT=1" if size == SHORT else "")
     return {"command": command, **dataclasses.asdict(size),
             "commit": git(ROOT, "describe", "--always", "--dirty").out.strip(),
             "qemu": qemu.version(qemu.find(m.needs_smp_cache)),
@@ -253,14 +255,28 @@ def page(result):
     return lines
 
 
+def switch(name):
+    """Whether a variable of the environment is 1; Error if it is neither that nor 0 nor empty."""
+    value = os.environ.get(name) or "0"
+    if value not in ("0", "1"):
+        raise Error(f"{name}={value}: is to be 0 or 1")
+    return value == "1"
+
+
 def command(args):
     """make bench-cost: build, measure, print, compare with the committed results; 0."""
     m = machine.load(args.machine)
     compare = os.environ.get("COMPARE")
     if compare not in (None, "", MAINLINE):
         raise Error(f"COMPARE={compare}: can compare with {MAINLINE} only")
+    short, save = switch("SHORT"), switch("SAVE")
+    if short and save:
+        raise Error("SHORT=1 SAVE=1: a short run is not for results/")
     builds = ["base", "stack", *(reversed(MAINLINE_BUILDS) if compare else ())]
-    size = SHORT if os.environ.get("SHORT") else FULL
+    size = SHORT if short else FULL
+    # A file that cannot be read is not found out about after all the measuring.
+    committed = RESULTS / m.name / f"{INSTRUMENT}.json"
+    old = results.load(committed) if committed.exists() else None
     for build in builds:
         kernel.build(build)
     guest.initramfs("stack")
@@ -275,15 +291,16 @@ def command(args):
         for line in ["", heading, "", *report.text(rows)]:
             say(line)
     say("")
-    committed = RESULTS / m.name / f"{INSTRUMENT}.json"
-    if committed.exists():
-        lines = report.moves(results.load(committed), result)
+    if short:
+        say("a short run is not compared with what is committed")
+    elif old:
+        lines = report.moves(old, result)
         say(f"against {committed.relative_to(ROOT)}: {len(lines) or 'nothing'} moved")
         for line in lines:
             say(f"  {line}")
     else:
         say(f"there is no {committed.relative_to(ROOT)} to compare with")
-    where = RESULTS if os.environ.get("SAVE") else BUILD / "results"
+    where = RESULTS if save else BUILD / "results"
     path = where / m.name / f"{INSTRUMENT}.json"
     results.save(result, path)
     path.with_suffix(".md").write_text("\n".join(page(result)) + "\n")
