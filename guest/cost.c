@@ -322,11 +322,11 @@ static const struct operation {
 	{ "thread-pipe", 20, begin_thread_pipe, round_trip, NULL },
 	{ "futex", 20, begin_futex, futex, NULL },
 	{ "yield", 20, begin_yield, yield, NULL },
-	{ "fork-exit", 10, NULL, fork_exit, NULL },
-	{ "vfork-exec", 5, NULL, vfork_exec, NULL },
-	{ "posix-spawn", 5, NULL, posix_spawn_, NULL },
-	{ "thread-join", 20, NULL, create_join, NULL },
-	{ "exec-threads", 5, NULL, exec_threads, NULL },
+	{ "fork-exit", 1, NULL, fork_exit, NULL },
+	{ "vfork-exec", 1, NULL, vfork_exec, NULL },
+	{ "posix-spawn", 1, NULL, posix_spawn_, NULL },
+	{ "thread-join", 5, NULL, create_join, NULL },
+	{ "exec-threads", 1, NULL, exec_threads, NULL },
 	{ "hot-unplug", 1, begin_offline, offline, online },
 };
 

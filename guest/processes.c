@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * processes COUNT THREADS: the kernel's memory for a process with so many threads, in bytes: what
- * /proc/meminfo has more of, in its lines SUnreclaim and Percpu, when COUNT of them sleep, per process.
+ * there is more of when COUNT of them sleep, per process. Of slabs, as /proc/meminfo has it
+ * (SUnreclaim); and of percpu memory, for all CPUs that are possible, by the byte.
  */
 #include <err.h>
 #include <pthread.h>
@@ -36,6 +37,39 @@ static double memory(const char *name)
 			return value * 1024;
 		}
 	errx(1, "/proc/meminfo has no %s", name);
+}
+
+/* The CPUs that are possible: they are numbered from 0. */
+static int possible(void)
+{
+	FILE *file = fopen("/sys/devices/system/cpu/possible", "r");
+	int last = 0;
+
+	if (!file || fscanf(file, "0-%d", &last) < 0)
+		err(1, "possible CPUs");
+	fclose(file);
+	return last + 1;
+}
+
+/* Percpu memory in use, in bytes, but for a constant: what is not free of each chunk. */
+static double percpu_memory(void)
+{
+	double value, unit = 0, used = 0;
+	char line[128], key[64];
+	FILE *file = fopen("/sys/kernel/debug/percpu_stats", "r");
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, " %63s : %lf", key, &value) != 2)
+			continue;
+		if (!strcmp(key, "unit_size"))
+			unit = value;
+		else if (!strcmp(key, "free_bytes"))
+			used += unit - value;
+	}
+	if (!file || !unit)
+		errx(1, "no percpu_stats");
+	fclose(file);
+	return used * possible();
 }
 
 static void process(int threads, int ready)
@@ -89,8 +123,8 @@ int main(int argc, char **argv)
 	/* What is allocated once is not theirs either. */
 	start(count / 100 + 1, threads);
 	slab = memory("SUnreclaim");
-	percpu = memory("Percpu");
+	percpu = percpu_memory();
 	start(count, threads);
-	printf("%.1f %.1f\n", (memory("SUnreclaim") - slab) / count, (memory("Percpu") - percpu) / count);
+	printf("%.1f %.1f\n", (memory("SUnreclaim") - slab) / count, (percpu_memory() - percpu) / count);
 	return 0;
 }

@@ -26,6 +26,13 @@ def archive():
     raise Error("apt knows no Debian archive to take it from (has apt-get update been run?)")
 
 
+def versions(package, options=()):
+    """Give the versions of a package that apt-cache, with these options, knows, newest first."""
+    out = sh(["apt-cache", *options, "madison", package], capture=True).out
+    rows = [line.split("|") for line in out.splitlines()]
+    return list(dict.fromkeys(row[1].strip() for row in rows if "Sources" not in row[2]))
+
+
 class Apt:
     """apt with the main component of some suites as its only source, and its state in `work`,
     which is emptied. Every method raises Error with what apt said."""
@@ -47,9 +54,7 @@ class Apt:
 
     def versions(self, package):
         """Give the versions of a package that there are, newest first."""
-        out = sh(["apt-cache", *self.options, "madison", package], capture=True).out
-        rows = [line.split("|") for line in out.splitlines()]
-        return list(dict.fromkeys(row[1].strip() for row in rows if "Sources" not in row[2]))
+        return versions(package, self.options)
 
     def download(self, package):
         """Fetch one package (NAME or NAME=VERSION) into `work`; give its path."""

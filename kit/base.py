@@ -13,6 +13,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from kit import apt
 from kit.paths import LAYOUT, SERIES
 from kit.run import Error, git, lock, say, sh, warn
 
@@ -68,9 +69,7 @@ def offered() -> list[str]:
     if not shutil.which("apt-cache"):
         raise Error(f"no apt here to fetch {PACKAGE} with: LINUX=<directory or tarball>"
                     f" uses a {SERIES} source that you have")
-    out = sh(["apt-cache", "madison", PACKAGE], capture=True).out
-    rows = [line.split("|") for line in out.splitlines()]
-    return list(dict.fromkeys(row[1].strip() for row in rows if "Sources" not in row[2]))
+    return apt.versions(PACKAGE)
 
 
 def newest() -> Source:

@@ -115,7 +115,7 @@ def shell(m, build):
 
 
 def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kernel_args=(),
-        qemu_extra=(), follow=None, name=None):
+        qemu_extra=(), follow=None, stop=None, name=None):
     """Boot the kernel of a BUILD on a Machine and run guest/jobs/JOB.sh in it; give a Result.
 
     env         variables for the job
@@ -124,6 +124,7 @@ def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kerne
     userland    the BUILD whose initramfs the guest gets, if it is not that of its kernel
     kernel_args, qemu_extra  further arguments for the kernel and for QEMU
     follow      called with each line of ttyS1 as it comes
+    stop        a threading.Event that ends the run when it is set
     name        of the run's files, where there are several runs of a job
 
     The console and ttyS1 stay under guest/runs/ in the build directory. Error if there is no
@@ -132,38 +133,40 @@ def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kerne
     runs = LAYOUT.work / "guest" / "runs"
     runs.mkdir(parents=True, exist_ok=True)
     name = name or f"{m.name}-{build}-{job}"
-    console, stream = _Port(runs / f"{name}.console"), _Port(runs / f"{name}.ktap")
-    initrd = _initrd(name, userland or build, env or {})
-    args, qemu_env = _qemu_command(m, build, job, initrd, COST_CLOCK if icount else CLOCK,
-                                   [*(COST_KERNEL_ARGS if icount else []), *kernel_args])
-    args += [*(COST_ARGS if icount else []), "-serial", f"file:{console.path}",
-             "-serial", f"file:{stream.path}", *qemu_extra]
-    problems = []
-    begin = time.monotonic()
-    said = runs / f"{name}.qemu"
-    with open(said, "w", encoding="utf-8") as output:
-        proc = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=output,
-                                stderr=subprocess.STDOUT, start_new_session=True,
-                                env=os.environ | qemu_env)
-        try:
-            _watch(proc, console, stream, begin + timeout, problems, follow)
-            by_itself = proc.poll()
-        finally:
-            kill_group(proc)
-    seconds = time.monotonic() - begin
-    found = splats.find(console.read())
-    parsed = ktap.parse(stream.read())
-    ended = parsed.status is not None
-    if by_itself:
-        raise Error(f"QEMU ended with status {by_itself}: {said.read_text().strip()}")
-    if not ended and not problems:
-        problems.append("the guest stopped before END")
-    if not ended:
-        last = console.read().splitlines()[-LAST_LINES:]
-        problems[-1] = "\n".join([problems[-1] + "; last on the console:",
-                                  *("  " + line for line in last)])
-    return Result(console.read(), stream.read(), seconds, ended,
-                  parsed.status if ended else -1, found, problems)
+    # Runs of the same name take turns: their files are the same.
+    with lock(runs / f"{name}.lock"):
+        console, stream = _Port(runs / f"{name}.console"), _Port(runs / f"{name}.ktap")
+        initrd = _initrd(name, userland or build, env or {})
+        args, qemu_env = _qemu_command(m, build, job, initrd, COST_CLOCK if icount else CLOCK,
+                                       [*(COST_KERNEL_ARGS if icount else []), *kernel_args])
+        args += [*(COST_ARGS if icount else []), "-serial", f"file:{console.path}",
+                 "-serial", f"file:{stream.path}", *qemu_extra]
+        problems = []
+        begin = time.monotonic()
+        said = runs / f"{name}.qemu"
+        with open(said, "w", encoding="utf-8") as output:
+            proc = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=output,
+                                    stderr=subprocess.STDOUT, start_new_session=True,
+                                    env=os.environ | qemu_env)
+            try:
+                _watch(proc, console, stream, begin + timeout, problems, follow, stop)
+                by_itself = proc.poll()
+            finally:
+                kill_group(proc)
+        seconds = time.monotonic() - begin
+        found = splats.find(console.read())
+        parsed = ktap.parse(stream.read())
+        ended = parsed.status is not None
+        if by_itself:
+            raise Error(f"QEMU ended with status {by_itself}: {said.read_text().strip()}")
+        if not ended and not problems:
+            problems.append("the guest stopped before END")
+        if not ended:
+            last = console.read().splitlines()[-LAST_LINES:]
+            problems[-1] = "\n".join([problems[-1] + "; last on the console:",
+                                      *("  " + line for line in last)])
+        return Result(console.read(), stream.read(), seconds, ended,
+                      parsed.status if ended else -1, found, problems)
 
 
 class _Port:
@@ -188,12 +191,15 @@ class _Port:
         return self.path.read_bytes().decode(errors="replace").replace("\r", "")
 
 
-def _watch(proc, console, stream, deadline, problems, follow):
+def _watch(proc, console, stream, deadline, problems, follow, stop):
     """Wait until QEMU ends, or has to be ended: what for is added to problems."""
     limit, reason = deadline, "no END: the guest ran out of time"
     while proc.poll() is None:
         if time.monotonic() > limit:
             problems.append(reason)
+            return
+        if stop and stop.is_set():
+            problems.append("the run was stopped")
             return
         time.sleep(POLL_SECONDS)
         for line in console.lines():

@@ -15,12 +15,14 @@ SHA256 = "703e369ddd4cce971452f5a593ee55df3a5c10c83caf0fa0df039633ed181ee3"
 
 
 def ensure(layout=LAYOUT):
-    """Have the source unpacked; give its directory. Later versions are taken, with a warning, if
-    the archive no longer has VERSION."""
+    """Have the source of VERSION unpacked; give its directory. A later one is taken, with a warning,
+    if the archive no longer has it."""
     work = layout.build / MAINLINE
     source = work / "linux"
     with lock(work / "source.lock"):
-        if not source.exists():
+        # Of which VERSION this is, or is in place.
+        wanted = source / "kit-version"
+        if not wanted.exists() or wanted.read_text() != VERSION:
             part = work / "part"
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir(parents=True)
@@ -28,6 +30,8 @@ def ensure(layout=LAYOUT):
             say(f"unpacking {deb.name}")
             base.unpack(base.Source(deb.name, deb), part)
             (part / "debian-version").write_text(_version(deb) + "\n")
+            (part / wanted.name).write_text(VERSION)
+            shutil.rmtree(source, ignore_errors=True)
             part.rename(source)
             shutil.rmtree(work / "apt")
     return source

@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import os
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -19,7 +20,7 @@ from kit import guest, kernel, ktap, machine, mainline, qemu, stack
 from kit.bench import report, results
 from kit.page import FEATURES
 from kit.paths import BUILD, LAYOUT, MAINLINE, MAINLINE_BUILDS, ROOT
-from kit.run import Error, git, say
+from kit.run import Error, git, say, warn
 
 INSTRUMENT = "cost"
 RESULTS = ROOT / "results"
@@ -40,7 +41,8 @@ class Size:
     slow: bool = True
 
 
-FULL = Size(6, 40, 10_000, 6144)
+# Nine layouts: the interval of a median leaves out the first and the last (see stats.change).
+FULL = Size(9, 25, 10_000, 6144)
 SHORT = Size(1, 6, 500, 1024, slow=False)
 
 
@@ -62,8 +64,8 @@ class Boot:
     kernel_args: tuple = ()
     # What is different about the machine.
     change: dict = field(default_factory=dict)
-    # One state and one layout in each boot, as what was allocated once stays.
-    once: bool = False
+    # Whether it is about memory: in one layout, and not in States that change none.
+    memory: bool = False
 
 
 def boots(m, size):
@@ -72,13 +74,13 @@ def boots(m, size):
     near = [cpu for cpu in m.expected() if cpu.group >= 0]
     first, places = near[0], {"one CPU": near[0].cpu}
     for cpu in near[1:]:
-        place = ("one L2" if cpu.group == first.group else
+        place = ("one group" if cpu.group == first.group else
                  "one LLC" if cpu.llc == first.llc else "two LLCs")
         places.setdefault(place, cpu.cpu)
     here = first.cpu
 
-    def cost(operation, other, time=ms):
-        return f"cost:{operation}:{here}:{other}:@:{time}"
+    def cost(operation, other, times=1):
+        return f"cost:{operation}:{here}:{other}:@:{times * ms}"
 
     rows = [Row(f"{operation}/{place.replace(' ', '-')}", f"{title}, {place}",
                 cost(operation, cpu))
@@ -90,12 +92,12 @@ def boots(m, size):
              ("vfork-exec", "vfork, exec, exit, wait"), ("posix-spawn", "posix_spawn, exit, wait"),
              ("thread-join", "thread create, join"),
              ("exec-threads", "fork, 3 threads, exec, exit, wait"))
-    rows += [Row(operation, title, cost(operation, here)) for operation, title in alone]
-    # It takes some ms.
-    rows.append(Row("hot-unplug", "CPU hot-unplug", cost("hot-unplug", near[-1].cpu, 4 * ms)))
+    # What starts processes takes 0.2 ms and more.
+    rows += [Row(operation, title, cost(operation, here, 4)) for operation, title in alone]
+    unplug = Row("hot-unplug", "CPU hot-unplug", cost("hot-unplug", near[-1].cpu, 8))
     possible = POSSIBLE_TIMES * m.cpus
     wide = [Row(f"{operation}/possible", f"{title}, {possible} possible CPUs",
-                cost(operation, here))
+                cost(operation, here, 4))
             for operation, title in alone if operation in ("fork-exit", "vfork-exec",
                                                            "thread-join")]
     balance = Row("balance", "balance pass, top domain, idle", f"balance:{here}:{100 * ms}",
@@ -105,6 +107,7 @@ def boots(m, size):
                   (("/slab", ", slab", "bytes"), ("/percpu", ", percpu", "bytes")))
               for threads, words in ((1, "1 thread"), (2, "2 threads"))]
     return [Boot("operations", rows),
+            Boot("hot-unplug", [unplug]),
             # The further sockets stay offline. On larger machines QEMU gets too slow, and with
             # nodes the first sockets would not be what they were.
             # In parallel the kernel would bring up one thread of each core first.
@@ -114,13 +117,13 @@ def boots(m, size):
               if size.slow and possible <= MOST_POSSIBLE and m.numa_nodes == 1 and not m.nosmt else []),
             Boot("balance", [balance], ("nohz=off", "skew_tick=1")),
             Boot("memory", memory, change={"memory_mib": max(m.memory_mib, size.memory_mib)},
-                 once=True)]
+                 memory=True)]
 
 
 @dataclass(frozen=True)
 class State:
-    """A kernel in a state: what its column is called, the words for the guest that bring it
-    about (see guest/jobs/cost.sh), and the column it is compared with."""
+    """A kernel in a state: what its column is called, the files to write that bring it about
+    (FILE=VALUE,... as guest/jobs/cost.sh takes them), and the column it is compared with."""
     column: str
     writes: str = ""
     against: str | None = None
@@ -142,65 +145,61 @@ def states(build):
     return [State(build)]
 
 
-def measure(m, build, boot, size, measured):
-    """Boot a BUILD on a Machine and give {(column, row name): [(figure, figure) of each layout]}
-    for the States measured. Error if the run failed."""
+def measure(m, build, boot, size, state, stop=None):
+    """Boot a BUILD on a Machine, bring about a State, and give {row name: [(figure, figure) of each
+    layout]}; setting `stop`, a threading.Event, ends it. Error if the run failed.
+
+    One state in a boot, so that all that came before a measurement is the same in each column."""
     m = dataclasses.replace(m, **boot.change)
-    blocks = 1 if boot.once else size.layouts
-    name = f"{m.name}-{build}-cost-{boot.name}"
-    if boot.once:
-        name += "-" + measured[0].column.replace(" ", "-")
+    blocks = 1 if boot.memory else size.layouts
+    name = f"{m.name}-cost-{boot.name}-{state.column.replace(' ', '-')}"
     result = guest.run(m, build, "cost", {
         "ROWS": " ".join(f"{row.name}:{row.command}" for row in boot.rows),
-        # A state is one word for the guest.
-        "STATES": " ".join(f"{i},{state.writes}" for i, state in enumerate(measured)),
-        "BLOCKS": blocks,
-    }, timeout=TIMEOUT, icount=True, userland="stack", kernel_args=boot.kernel_args, name=name)
+        "STATE": state.writes, "BLOCKS": blocks,
+    }, timeout=TIMEOUT, icount=True, userland="stack", kernel_args=boot.kernel_args, stop=stop,
+        name=name)
     bad = result.failures() + ktap.parse(result.ktap).failures()
     if bad:
-        raise Error("\n".join([f"{boot.name} on {build}:", *bad]))
+        raise Error("\n".join([f"{name}, on {build}:", *bad]))
     found = {}
-    for state, row, one, two in re.findall(r"^# cost (\d+) (\S+) \d+ ([\d.-]+) ([\d.-]+)(?: \d+)?$",
-                                           result.ktap, re.M):
-        found.setdefault((measured[int(state)].column, row), []).append((float(one),
-                                                                         float(two)))
-    for state in measured:
-        for row in boot.rows:
-            if len(found.get((state.column, row.name), ())) != blocks:
-                raise Error(f"{boot.name} on {build}: no {row.name} in state {state.column}:\n"
-                            + "\n".join(result.ktap.splitlines()[-10:]))
+    for row, one, two in re.findall(r"^# cost (\S+) \d+ ([\d.-]+) ([\d.-]+)(?: \d+)?$", result.ktap,
+                                    re.M):
+        found.setdefault(row, []).append((float(one), float(two)))
+    for row in boot.rows:
+        if len(found.get(row.name, ())) != blocks:
+            raise Error(f"{name}, on {build}: no {row.name}:\n"
+                        + "\n".join(result.ktap.splitlines()[-10:]))
     say(f"  {name}: {result.seconds:.0f} s")
     return found
 
 
 def collect(m, builds, size, repeat):
     """Measure BUILDs that are built on a Machine; give a results.Result."""
-    todo = [(build, boot, measured) for boot in boots(m, size) for build in builds
-            for measured in ([[state] for state in states(build) if state.memory]
-                             if boot.once else [states(build)])]
+    todo = [(boot, build, state) for boot in boots(m, size) for build in builds
+            for state in states(build) if state.memory or not boot.memory]
+    # What was built, before somebody builds something else.
+    kernels = {build: identity(build) for build in builds}
+    stop = threading.Event()
     # Each guest takes one CPU of the host.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        futures = [pool.submit(measure, m, build, boot, size, measured)
-                   for build, boot, measured in todo]
+        futures = [pool.submit(measure, m, build, boot, size, state, stop)
+                   for boot, build, state in todo]
         try:
             done = [future.result() for future in futures]
         except BaseException:
+            stop.set()
             pool.shutdown(cancel_futures=True)
             raise
     subjects = {state.column: results.Subject(build, state.column, state.against)
                 for build in builds for state in states(build)}
     metrics = {}
     values = {column: {} for column in subjects}
-    for (_, boot, _), found in zip(todo, done):
+    for (boot, _, state), found in zip(todo, done):
         for row in boot.rows:
             for i, (suffix, words, unit) in enumerate(row.figures):
                 metrics[row.name + suffix] = results.Metric(unit, "less", row.title + words)
-                for column in subjects:
-                    if (column, row.name) in found:
-                        values[column][row.name + suffix] = [pair[i] for pair in
-                                                             found[column, row.name]]
-    return results.Result(INSTRUMENT, m.name, repeat, {build: identity(build) for build in builds},
-                          metrics, subjects, values)
+                values[state.column][row.name + suffix] = [pair[i] for pair in found[row.name]]
+    return results.Result(INSTRUMENT, m.name, repeat, kernels, metrics, subjects, values)
 
 
 def identity(build):
@@ -274,6 +273,9 @@ def command(args):
         raise Error("SHORT=1 SAVE=1: a short run is not for results/")
     builds = ["base", "stack", *(reversed(MAINLINE_BUILDS) if compare else ())]
     size = SHORT if short else FULL
+    if compare and m.sockets * m.llcs_per_socket < 2:
+        warn(f"{m.name} has one LLC: there mainline's cache-aware scheduling does nothing, and "
+             f"\"{MAINLINE} on\" is what off is")
     # A file that cannot be read is not found out about after all the measuring.
     committed = RESULTS / m.name / f"{INSTRUMENT}.json"
     old = results.load(committed) if committed.exists() else None

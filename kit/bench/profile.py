@@ -58,11 +58,11 @@ def measure(m, build, state, row, size):
                 if row.name in {other.name for other in boot.rows})
     m = dataclasses.replace(m, **boot.change)
     result = guest.run(m, build, "cost", {"ROWS": f"{row.name}:{row.command}", "BLOCKS": 1,
-                                          "STATES": f"0,{state.writes}"},
+                                          "STATE": state.writes},
                        timeout=cost.TIMEOUT, icount=True, userland="stack",
                        kernel_args=boot.kernel_args, name=f"{m.name}-{build}-profile",
                        qemu_extra=["-plugin", f"{plugin()},out={out}"])
-    operations = re.search(r"^# cost 0 \S+ 0 \S+ \S+ (\d+)$", result.ktap, re.M)
+    operations = re.search(r"^# cost \S+ 0 \S+ \S+ (\d+)$", result.ktap, re.M)
     if result.failures() or not operations:
         raise Error("\n".join([f"no profile of {row.name} on {build}:", *result.failures(),
                                *result.ktap.splitlines()[-5:]]))

@@ -82,7 +82,9 @@ def markdown(rows):
 def moves(old, new):
     """Give what is different from an older result of the same instrument and machine, a line
     each: a change against its base that is not what it was, or that has come or gone."""
-    lines = []
+    lines = [f"{old.metrics[metric].title}, {subject}: gone"
+             for subject in old.subjects for metric in old.values.get(subject, {})
+             if _change(old, subject, metric) and not _change(new, subject, metric)]
     for subject, what in new.subjects.items():
         if what.against is None:
             continue

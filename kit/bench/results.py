@@ -66,7 +66,7 @@ def save(result, path):
 def load(path):
     """Read a Result; Error that names the file and what is wrong with it."""
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(path.read_text(), parse_constant=_no_number)
         if data.pop("format") != FORMAT:
             raise Error(f"{path}: not of format {FORMAT}")
         data["metrics"] = {name: Metric(**metric) for name, metric in data["metrics"].items()}
@@ -82,6 +82,11 @@ def load(path):
     return result
 
 
+def _no_number(name):
+    """What json would take for a number though JSON does not have it: NaN, Infinity."""
+    raise ValueError(f"{name} is no number")
+
+
 def problems(result):
     """Give what does not fit together in a Result, a str each."""
     found = []
@@ -91,6 +96,7 @@ def problems(result):
         if subject.against is not None and subject.against not in result.subjects:
             found.append(f"subject {name}: no subject {subject.against} to compare it with")
     for name, values in result.values.items():
+        against = result.subjects[name].against if name in result.subjects else None
         if name not in result.subjects:
             found.append(f"values of {name}, which is no subject")
         for metric, numbers in values.items():
@@ -98,4 +104,6 @@ def problems(result):
                 found.append(f"values of {metric}, which is no metric")
             if not numbers or not all(type(number) in (int, float) for number in numbers):
                 found.append(f"values of {metric} for {name}: not numbers")
+            elif len(numbers) != len(result.values.get(against, {}).get(metric, numbers)):
+                found.append(f"values of {metric} for {name}: not as many as for {against}")
     return found

@@ -8,8 +8,6 @@ import numpy
 from scipy import stats
 
 CONFIDENCE = 0.95
-# The standard error of a median against that of a mean, of many normal values.
-MEDIAN_ERROR = math.sqrt(math.pi / 2)
 # Smaller changes are not reported, however well they repeat: what a change of the compiler or of
 # an unrelated line moves.
 FLOOR = 0.0005
@@ -17,8 +15,8 @@ FLOOR = 0.0005
 
 @dataclass(frozen=True)
 class Change:
-    """A relative difference: value (0.01 is one percent more), and the half width of its 95 %
-    confidence interval; None if there was one block only."""
+    """A relative difference: value (0.01 is one percent more), and how far its 95 % confidence
+    interval reaches, to the side where that is further; None if there was one block only."""
     value: float
     half: float | None
 
@@ -39,22 +37,23 @@ def spread(values):
 def change(base, other):
     """Give the Change from the values of base to those of other, block by block.
 
-    The median of the logarithms of the blocks' ratios, taken back, and an interval from their
-    median absolute deviation: now and then one block is of another kind altogether, as a task was
-    woken elsewhere, and is not to decide. None if the blocks are not the same in number, or a
-    value is not positive.
+    The median of the logarithms of the blocks' ratios, taken back: now and then one block is of
+    another kind altogether, as a task was woken elsewhere, and is not to decide. Its interval needs
+    no assumption about how they are distributed: from the k-th smallest to the k-th largest, for
+    the largest k with which the binomial distribution gives it CONFIDENCE; from nine blocks that
+    leaves out one on each side. With less than six there is no such k, and it is their range. None
+    if the blocks are not the same in number, or a value is not positive.
     """
     if len(base) != len(other) or min(*base, *other, math.inf) <= 0:
         return None
-    logs = numpy.log(numpy.array(other) / numpy.array(base))
-    value = math.expm1(float(numpy.median(logs)))
+    logs = numpy.sort(numpy.log(numpy.array(other) / numpy.array(base)))
+    value = float(numpy.median(logs))
     if len(logs) < 2:
-        return Change(value, None)
-    # scale="normal" makes a standard deviation of it; the median's error is larger than the mean's.
-    error = (float(stats.median_abs_deviation(logs, scale="normal")) * MEDIAN_ERROR
-             / math.sqrt(len(logs)))
-    return Change(value, math.expm1(error * float(stats.t.ppf((1 + CONFIDENCE) / 2,
-                                                             len(logs) - 1))))
+        return Change(math.expm1(value), None)
+    # From 0; ppf() is 0 where not even the range has CONFIDENCE.
+    k = max(int(stats.binom.ppf((1 - CONFIDENCE) / 2, len(logs), 0.5)) - 1, 0)
+    return Change(math.expm1(value),
+                  math.expm1(float(max(logs[-1 - k] - value, value - logs[k]))))
 
 
 def moved(old, new):
