@@ -25,8 +25,8 @@ KIT := $(PYTHON) -m kit
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps tree export refresh kernel boot shell selftest stress checks bench-cost test clean \
-	distclean
+.PHONY: help deps tree export refresh kernel boot shell selftest stress checks litmus bench-cost test \
+	clean distclean
 
 help: ## this list
 	@echo 'make TARGET [BUILD=stack|base|debug] [MACHINE=machines/NAME] [LINUX=directory|tarball]'
@@ -77,6 +77,9 @@ stress: deps ## toggle the features under load and CPU hotplug in the guest
 checks: deps ## compile, checkpatch and sparse for each patch; the other configurations
 	@$(KIT) checks
 
+litmus: deps ## the stack's litmus tests against the kernel's memory model (fetches herd7)
+	@$(KIT) litmus
+
 bench-cost: deps ## instructions and memory that the stack costs, against BUILD=base and COMPARE=7.3
 	@$(KIT) bench-cost
 
@@ -88,4 +91,4 @@ clean: ## remove what was built; the git tree and the downloads stay
 	rm -rf $(addprefix $(OUT)/6.12/,stack base debug checks guest *.log) $(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it
-	rm -rf $(addprefix $(OUT)/,6.12 7.3 base ccache qemu qemu.lock results profile.so) $(OUT)/profile-*
+	rm -rf $(addprefix $(OUT)/,6.12 7.3 base ccache qemu qemu.lock herd herd.lock results profile.so) $(OUT)/profile-*

@@ -22,6 +22,7 @@ COMMANDS = (
     ("selftest", "kit.guest", "build machine", "the stack's kernel selftests in the guest"),
     ("stress", "kit.guest", "build machine", "toggle the features under load and hotplug"),
     ("checks", "kit.checks", "", "the checks of each patch"),
+    ("litmus", "kit.litmus", "", "the litmus tests, with herd7"),
     ("bench-cost", "kit.bench.cost", "machine", "what the stack costs, against the base"),
 )
 

@@ -213,6 +213,11 @@ def _boot_lines() -> list[str]:
     return kernel.requested([CONFIGS / "boot.config"])
 
 
+def _stack_lines() -> list[str]:
+    """What is asked for, but does not hold before the patch that brings it."""
+    return kernel.requested([CONFIGS / "stack.config"])
+
+
 @cache
 def _said(commit) -> dict:
     """What gcc, sparse and kernel-doc say about a commit, in the configuration that boots.
@@ -230,7 +235,7 @@ def _said(commit) -> dict:
 
     def measure():
         out = WORK / "patches"
-        failed = _configure(out, "x86_64", _boot_lines(), _boot_lines())
+        failed = _configure(out, "x86_64", _boot_lines() + _stack_lines(), _boot_lines())
         if failed:
             return {"failed": failed}
         text, failed = _compile(out, "x86_64", *targets)
@@ -244,7 +249,7 @@ def _said(commit) -> dict:
         return {"gcc": messages(text, SOURCE, out), "sparse": messages(sparse, SOURCE, out),
                 "kernel-doc": messages(doc, SOURCE)}
 
-    return _measured("patch", commit, [_boot_lines(), targets, documented], measure)
+    return _measured("patch", commit, [_boot_lines() + _stack_lines(), targets, documented], measure)
 
 
 def _configure(out, arch, lines, must) -> str:
@@ -378,6 +383,7 @@ CONFIGURATIONS = (
     Config("PREEMPT_RT", {"EXPERT": "y", "PREEMPT_RT": "y"}),
     Config("SCHED_DEBUG off", {"SCHED_DEBUG": "n"}),
     Config("SCHEDSTATS off", {"SCHEDSTATS": "n"}),
+    Config("SCHED_CACHE off", {"SCHED_CACHE": "n"}),
     *LAYOUTS,
     Config("arm64", ARM64 | {"SCHED_SMT": "y", "SCHED_CORE": "y"}, "arm64"),
     # x86 has no way to switch SCHED_SMT off but SMP.
@@ -390,7 +396,7 @@ def _compiled(config, commit) -> dict:
     """What gcc says about kernel/sched of a commit in one configuration; pahole's output, too,
     if the configuration has debug information."""
     # Where an option is there twice the last one counts.
-    lines = _boot_lines() + config.lines()
+    lines = _boot_lines() + _stack_lines() + config.lines()
 
     def measure():
         out = WORK / config.arch

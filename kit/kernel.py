@@ -12,8 +12,8 @@ from kit import base, mainline, stack
 from kit.paths import CONFIGS, LAYOUT, MAINLINE_BUILDS
 from kit.run import Error, git, lock, say, sh, warn
 
-FRAGMENTS = {"stack": ("boot.config",), "base": ("boot.config",),
-             "debug": ("boot.config", "debug.config"),
+FRAGMENTS = {"stack": ("boot.config", "stack.config"), "base": ("boot.config",),
+             "debug": ("boot.config", "stack.config", "debug.config"),
              "7.3": ("boot.config", "7.3.config"),
              "7.3-nocache": ("boot.config", "7.3.config", "7.3-nocache.config")}
 NAMES = {"stack": "-cachetopo-", "base": "-base-", "debug": "-cachetopo-debug-"}

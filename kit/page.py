@@ -42,6 +42,10 @@ FEATURES = (
             "The search for an idle CPU on wakeup looks at fewer CPUs for a task that has asked "
             "for a slice shorter than the base slice.",
             "sis_fast", False),
+    Feature("SCHED_CACHE", "on",
+            "For each process with several threads the scheduler knows which LLC they prefer: that "
+            "where they have run most. Nothing acts on it yet.",
+            "sched_cache", True),
 )
 LAYOUT_NOTE = ("The layout of root_domain and cpupri is fixed when the kernel is compiled and "
                "cannot be switched here; `make checks` reads it from the object file.")

@@ -9,7 +9,9 @@ import pytest
 from kit import guest, kernel, ktap, machine, page, qemu
 
 
-SELFTESTS = {"cache_groups", "cs_prctl_test", "features", "sis_fast", "slice", "ttwu_queue"}
+SELFTESTS = {"cache_groups", "cs_prctl_test", "features", "sched_cache", "sched_cache_stress",
+             "sis_fast", "slice", "ttwu_queue"}
+KUNIT = {"sched_cache"}
 
 
 def not_here(m):
@@ -22,7 +24,9 @@ def not_here(m):
     if len(groups) == len(llcs):
         reasons += ["no LLC has two groups", "L2_ON_CPU, group: there is no such CPU"]
     if len(llcs) == 1:
-        reasons.append("remote: there is no such CPU")
+        reasons += ["remote: there is no such CPU", "the machine has one LLC"]
+    if m.numa_nodes == 1:
+        reasons.append("no NUMA balancing between two LLCs")
     if len(groups) == 1:
         reasons.append("a CPU of each cannot go offline")
     if m.threads_per_core == 1 or m.nosmt:
@@ -68,6 +72,16 @@ def test_selftests_with_isolated_cpus():
     kernel.build("stack")
     m = machine.load(page.DEFAULT_MACHINE)
     check(guest.selftest(m, "stack", ["isolcpus=domain,2,3"]), [*not_here(m), "refused"])
+
+
+def test_selftests_with_checkers():
+    """The kernel with lockdep and the checks of the stack's own; and its KUnit tests."""
+    kernel.build("debug")
+    m = machine.load(page.DEFAULT_MACHINE)
+    tests = check(guest.selftest(m, "debug"), not_here(m))
+    suites = [test for test in tests.tests if test.name.startswith("kunit: ")]
+    assert {test.name.removeprefix("kunit: ") for test in suites} == KUNIT
+    assert all(test.subtests for test in suites)
 
 
 def test_page(capfd):

@@ -27,6 +27,8 @@ RESULTS = ROOT / "results"
 TIMEOUT = 7200
 POSSIBLE_TIMES = 4
 MOST_POSSIBLE = 64
+# The features with which a process takes another amount of memory.
+ALLOCATING = ("SCHED_CACHE",)
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,8 @@ def states(build):
     if build == "stack":
         off = ",".join(f"features=NO_{feature.name}" for feature in FEATURES)
         return [State("off", off, "base"),
-                *(State(feature.name, f"{off},features={feature.name}", "base", False)
+                *(State(feature.name, f"{off},features={feature.name}", "base",
+                        feature.name in ALLOCATING)
                   for feature in FEATURES)]
     plain = MAINLINE_BUILDS[1]
     if build == MAINLINE:
@@ -190,6 +193,9 @@ def collect(m, builds, size, repeat):
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
+    if kernels != {build: identity(build) for build in builds}:
+        raise Error("a kernel was built anew meanwhile, or its source is another now: nobody knows "
+                    "which one was measured")
     subjects = {state.column: results.Subject(build, state.column, state.against)
                 for build in builds for state in states(build)}
     metrics = {}
