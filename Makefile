@@ -29,7 +29,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 	clean distclean
 
 help: ## this list
-	@echo 'make TARGET [BUILD=stack|base|debug] [MACHINE=machines/NAME] [LINUX=directory|tarball]'
+	@echo 'make TARGET [BUILD=stack|base|debug|kasan] [MACHINE=machines/NAME] [LINUX=directory|tarball]'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 deps: ## install the packages of packages.txt that are missing
@@ -59,7 +59,7 @@ export: deps ## write that tree's commits back to patches/
 refresh: deps ## move the stack to the newest 6.12.y, or to LINUX=, patch by patch
 	@$(KIT) refresh
 
-kernel: deps ## build a kernel: BUILD=stack, base (no patches) or debug (lockdep)
+kernel: deps ## build a kernel: BUILD=stack, base (no patches), debug (lockdep) or kasan
 	@$(KIT) kernel
 
 boot: deps ## boot it on MACHINE=, toggle every feature, show what each one moves
@@ -88,7 +88,7 @@ test: deps ## the tests: tools, each patch, configurations, kernel selftests on 
 	@$(PYTHON) -m pytest --basetemp=$(OUT)/pytest
 
 clean: ## remove what was built; the git tree and the downloads stay
-	rm -rf $(addprefix $(OUT)/6.12/,stack base debug checks guest *.log) $(OUT)/pycache $(OUT)/pytest
+	rm -rf $(addprefix $(OUT)/6.12/,stack base debug kasan checks guest *.log) $(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it
 	rm -rf $(addprefix $(OUT)/,6.12 7.3 base ccache qemu qemu.lock herd herd.lock results profile.so) $(OUT)/profile-*

@@ -14,9 +14,11 @@ from kit.run import Error, git, lock, say, sh, warn
 
 FRAGMENTS = {"stack": ("boot.config", "stack.config"), "base": ("boot.config",),
              "debug": ("boot.config", "stack.config", "debug.config"),
+             "kasan": ("boot.config", "stack.config", "kasan.config"),
              "7.3": ("boot.config", "7.3.config"),
              "7.3-nocache": ("boot.config", "7.3.config", "7.3-nocache.config")}
-NAMES = {"stack": "-cachetopo-", "base": "-base-", "debug": "-cachetopo-debug-"}
+NAMES = {"stack": "-cachetopo-", "base": "-base-", "debug": "-cachetopo-debug-",
+         "kasan": "-cachetopo-kasan-"}
 BUILD_TIMEOUT = 3600
 # Seconds between two lines of progress where there is no terminal to draw on.
 QUIET = 60

@@ -15,7 +15,7 @@ CONFIGS = ROOT / "configs"
 MACHINES = ROOT / "machines"
 GUEST = ROOT / "guest"
 
-BUILDS = ("stack", "base", "debug")
+BUILDS = ("stack", "base", "debug", "kasan")
 # Mainline with its own cache-aware scheduler, and without it.
 MAINLINE_BUILDS = (MAINLINE, f"{MAINLINE}-nocache")
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# All kernel selftests of sched that are installed, and what came of KUnit's tests if the kernel has
-# any: they ran when it booted.
+# All kernel selftests of sched that are installed; then, if the kernel has them, what came of KUnit's
+# tests, which ran when it booted, and what kmemleak finds.
 
 . /lib.sh
 
@@ -13,7 +13,8 @@ if [ -d /sys/devices/system/node/node1 ]; then
 fi
 kunit=$(find /sys/kernel/debug/kunit -name results 2>/dev/null)
 echo "TAP version 13"
-echo "1..$(($# + $(echo "$kunit" | grep -c .)))"
+kmemleak=$(find /sys/kernel/debug/kmemleak 2>/dev/null)
+echo "1..$(($# + $(printf '%s\n' $kunit $kmemleak | grep -c .)))"
 number=0
 for name in "$@"; do
 	number=$((number + 1))
@@ -24,3 +25,13 @@ for results in $kunit; do
 	# Without the file's own plan, and with our number.
 	sed "1,2d; s/^\(not ok\|ok\) 1 /\1 $number kunit: /" "$results"
 done
+if [ "$kmemleak" ]; then
+	number=$((number + 1))
+	# It keeps quiet about what is younger than 5 seconds, and wants to see a leak twice.
+	sleep 6
+	echo scan > "$kmemleak"
+	echo scan > "$kmemleak"
+	leaks=$(cat "$kmemleak")
+	echo "$leaks" | sed -n 's/^/# /p'
+	[ "$leaks" ] && echo "not ok $number kmemleak" || echo "ok $number kmemleak"
+fi

@@ -27,6 +27,8 @@ RESULTS = ROOT / "results"
 TIMEOUT = 7200
 POSSIBLE_TIMES = 4
 MOST_POSSIBLE = 64
+# Lines of a guest's output that an Error shows.
+LAST = 10
 # The features with which a process takes another amount of memory.
 ALLOCATING = ("SCHED_CACHE",)
 
@@ -163,15 +165,15 @@ def measure(m, build, boot, size, state, stop=None):
         name=name)
     bad = result.failures() + ktap.parse(result.ktap).failures()
     if bad:
-        raise Error("\n".join([f"{name}, on {build}:", *bad]))
+        raise Error("\n".join([f"{name}, on {build}:", *bad, *result.ktap.splitlines()[-LAST:]]))
     found = {}
     for row, one, two in re.findall(r"^# cost (\S+) \d+ ([\d.-]+) ([\d.-]+)(?: \d+)?$", result.ktap,
                                     re.M):
         found.setdefault(row, []).append((float(one), float(two)))
     for row in boot.rows:
         if len(found.get(row.name, ())) != blocks:
-            raise Error(f"{name}, on {build}: no {row.name}:\n"
-                        + "\n".join(result.ktap.splitlines()[-10:]))
+            raise Error("\n".join([f"{name}, on {build}: no {row.name}:",
+                                   *result.ktap.splitlines()[-LAST:]]))
     say(f"  {name}: {result.seconds:.0f} s")
     return found
 
