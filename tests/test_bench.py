@@ -176,7 +176,8 @@ def test_moved():
     assert stats.moved(change(0.0), change(0.002))
     assert not stats.moved(change(0.0), change(stats.FLOOR * 0.9))
     assert not stats.moved(change(0.0, 0.003), change(0.004, 0.003))
-    assert stats.moved(change(0.0), stats.Change(0.01, None))
+    assert stats.moved(change(0.0), stats.Change(0.03, None))
+    assert not stats.moved(stats.Change(0.0, None), stats.Change(0.01, None))
 
 
 # ---- tables ----
@@ -207,6 +208,15 @@ def test_moves():
     assert report.moves(worse, old) == ["a pipe, on: gone",
                                         "a pipe, off: was +2.00 ±0.00 %, is +1.00 ±0.00 %: better"]
     assert report.moves(old, old) == []
+
+
+def test_moves_without_a_kernel():
+    """A run without COMPARE says nothing of the kernels that it left out."""
+    old = made({"base": [100.0, 100.0], "off": [101.0, 101.0]})
+    old.kernels["7.3"] = {}
+    old.subjects["7.3 off"] = results.Subject("7.3", "7.3 off", "base")
+    old.values["7.3 off"] = {"pipe": [102.0, 102.0]}
+    assert report.moves(old, made({"base": [100.0, 100.0], "off": [101.0, 101.0]})) == []
 
 
 # ---- the profile ----

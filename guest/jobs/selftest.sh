@@ -29,9 +29,11 @@ if [ "$kmemleak" ]; then
 	number=$((number + 1))
 	# It keeps quiet about what is younger than 5 seconds, and wants to see a leak twice.
 	sleep 6
-	echo scan > "$kmemleak"
-	echo scan > "$kmemleak"
-	leaks=$(cat "$kmemleak")
-	echo "$leaks" | sed -n 's/^/# /p'
-	[ "$leaks" ] && echo "not ok $number kmemleak" || echo "ok $number kmemleak"
+	if echo scan > "$kmemleak" && echo scan > "$kmemleak" && leaks=$(cat "$kmemleak") &&
+	   [ -z "$leaks" ]; then
+		echo "ok $number kmemleak"
+	else
+		echo "$leaks" | sed -n 's/^/# /p'
+		echo "not ok $number kmemleak"
+	fi
 fi

@@ -218,6 +218,8 @@ def identity(build):
         source = f"Debian {mainline.version()}"
     else:
         source = "git tree " + git(LAYOUT.source(build), "rev-parse", "HEAD^{tree}").out.strip()
+        if git(LAYOUT.source(build), "status", "--porcelain").out:
+            source += ", with changes that are not committed"
     about = {"release": kernel.release(build), "source": source,
              "config": hashlib.sha256(config).hexdigest()}
     if build == "stack":

@@ -81,9 +81,11 @@ def markdown(rows):
 
 def moves(old, new):
     """Give what is different from an older result of the same instrument and machine, a line
-    each: a change against its base that is not what it was, or that has come or gone."""
+    each: a change against its base that is not what it was, or that has come or gone. What a kernel
+    showed that was not measured this time is left out."""
     lines = [f"{old.metrics[metric].title}, {subject}: gone"
-             for subject in old.subjects for metric in old.values.get(subject, {})
+             for subject, what in old.subjects.items() if what.kernel in new.kernels
+             for metric in old.values.get(subject, {})
              if _change(old, subject, metric) and not _change(new, subject, metric)]
     for subject, what in new.subjects.items():
         if what.against is None:

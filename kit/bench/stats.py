@@ -11,6 +11,8 @@ CONFIDENCE = 0.95
 # Smaller changes are not reported, however well they repeat: what a change of the compiler or of
 # an unrelated line moves.
 FLOOR = 0.0005
+# The same for what was measured in one block, and so has no interval.
+FLOOR_ALONE = 0.02
 
 
 @dataclass(frozen=True)
@@ -58,5 +60,7 @@ def change(base, other):
 
 def moved(old, new):
     """Whether two Changes of the same thing, measured at different times, differ by more than
-    both their intervals and FLOOR."""
-    return abs(new.value - old.value) > FLOOR + math.hypot(old.half or 0, new.half or 0)
+    both their intervals and FLOOR, or than FLOOR_ALONE if one has no interval."""
+    if old.half is None or new.half is None:
+        return abs(new.value - old.value) > FLOOR_ALONE
+    return abs(new.value - old.value) > FLOOR + math.hypot(old.half, new.half)
