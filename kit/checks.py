@@ -290,6 +290,9 @@ NOT_FOLLOWED = (
     # that for the whole stack, which has one patch for MAINTAINERS.
     "FILE_PATH_CHANGES",
 )
+# The same in headers of trace events: how TRACE_EVENT() is written there is not C.
+NOT_FOLLOWED_IN_EVENTS = ("OPEN_ENDED_LINE", "PARENTHESIS_ALIGNMENT")
+EVENTS = "include/trace/events/"
 
 
 def style(patch, directory=LAYOUT.patches) -> Result:
@@ -301,11 +304,22 @@ def style(patch, directory=LAYOUT.patches) -> Result:
                "--color=never", "--ignore", ",".join(NOT_FOLLOWED), file],
               cwd=SOURCE, capture=True, check=False)
     # Not done.err: there spdxcheck.py says, for each new file, which python module it misses.
-    said = done.out.replace(f"{file}:", "").splitlines()
+    said = [line for line in done.out.replace(f"{file}:", "").splitlines()
+            if not _about_events(line, file)]
     if done.status and not said:
         said = [f"checkpatch ended with status {done.status}: {done.err.strip()}"]
     return Result(f"{len(said)} messages on {len(file.read_bytes().splitlines())}"
                   " lines", [f"{patch}: {line}" for line in said])
+
+
+def _about_events(message, file) -> bool:
+    """Whether a message of checkpatch, LINE: LEVEL:TYPE: ..., is one not followed there."""
+    found = re.match(r" *(\d+): \w+:(\w+): ", message)
+    if not found or found[2] not in NOT_FOLLOWED_IN_EVENTS:
+        return False
+    before = file.read_text().splitlines()[:int(found[1])]
+    files = [line.removeprefix("+++ b/") for line in before if line.startswith("+++ b/")]
+    return bool(files) and files[-1].startswith(EVENTS)
 
 
 def _dictionary() -> Path:
