@@ -306,7 +306,7 @@ def style(patch, directory=LAYOUT.patches) -> Result:
     # Not done.err: there spdxcheck.py says, for each new file, which python module it misses.
     said = [line for line in done.out.replace(f"{file}:", "").splitlines()
             if not _about_events(line, file)]
-    if done.status and not said:
+    if done.status and not done.out.strip():
         said = [f"checkpatch ended with status {done.status}: {done.err.strip()}"]
     return Result(f"{len(said)} messages on {len(file.read_bytes().splitlines())}"
                   " lines", [f"{patch}: {line}" for line in said])
