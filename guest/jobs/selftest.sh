@@ -18,7 +18,7 @@ echo "1..$(($# + $(printf '%s\n' $kunit $kmemleak | grep -c .)))"
 number=0
 for name in "$@"; do
 	number=$((number + 1))
-	selftest "$number" "$name" 120
+	selftest "$number" "$name" 300
 done
 for results in $kunit; do
 	number=$((number + 1))
