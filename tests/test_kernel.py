@@ -50,7 +50,8 @@ def test_version_names_build_and_tree(toy):
     names = {build: kernel.local_version(toy.linux, build) for build in kernel.NAMES}
     print(names)
     assert names == {"stack": f"-cachetopo-{tree}", "base": f"-base-{tree}",
-                     "debug": f"-cachetopo-debug-{tree}"}
+                     "debug": f"-cachetopo-debug-{tree}",
+                     "kasan": f"-cachetopo-kasan-{tree}"}
     (toy.linux / "kernel/new.c").write_text("int new;\n")
     assert kernel.local_version(toy.linux, "stack") == f"-cachetopo-{tree}-dirty"
 

@@ -11,12 +11,13 @@ from kit.paths import LAYOUT
 
 RELEASE = "6.12.1-name"
 FIGURES = {"TTWU_QUEUE_L2": (1.5, 99, "% queued"), "TTWU_QUEUE_L2_ON_CPU": (0, 87.25, "% queued"),
-           "SIS_FAST": (7, 2.5, "CPUs a scan")}
+           "SIS_FAST": (7, 2.5, "CPUs a scan"), "SCHED_CACHE": (0, 100, "% of looks")}
+TESTS = list(dict.fromkeys(feature.test for feature in page.FEATURES))
 
 
 def stream(m, figures=FIGURES, skip=None, **changes):
     """What boot.sh prints on a machine where all is well; changes: line by its beginning."""
-    lines = ["TAP version 13", f"1..{3 + len(page.FEATURES)}", f"# release {RELEASE}"]
+    lines = ["TAP version 13", f"1..{1 + len(TESTS) + len(page.FEATURES)}", f"# release {RELEASE}"]
     for cpu in m.expected():
         l2, llc = (page.ranges([other.cpu for other in m.expected() if other.active
                                 and getattr(other, what) == getattr(cpu, what)])
@@ -25,9 +26,9 @@ def stream(m, figures=FIGURES, skip=None, **changes):
         lines.append(f"# group {cpu.cpu} {cpu.group}")
     lines.append("ok 1 rubbish")
     for number, feature in enumerate(page.FEATURES, 2):
-        lines += [f"# state {feature.name} off", f"ok {number} toggle {feature.name}"]
+        lines += [f"# state {feature.name} {feature.default}", f"ok {number} toggle {feature.name}"]
     number = 1 + len(page.FEATURES)
-    for test in ("ttwu_queue", "sis_fast"):
+    for test in TESTS:
         number += 1
         if skip:
             lines += [f"# 1..1\n# ok 1 {test} # SKIP {skip}"]
