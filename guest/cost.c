@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "middle.h"
+#include "pin.h"
 
 /* The threads of the process that execs, itself included: enough to make the kernel wait. */
 #define EXEC_THREADS 4
@@ -54,17 +55,6 @@ static double now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1e9 + t.tv_nsec;
-}
-
-/* The calling thread. */
-static void pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		err(1, "CPU %d", cpu);
 }
 
 static void sleep_forever(void)

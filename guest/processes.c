@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "pin.h"
+
 /* Little enough that the page tables of COUNT processes fit. */
 #define STACK (64 * 1024)
 
@@ -72,16 +74,6 @@ static double percpu_memory(void)
 		errx(1, "no percpu_stats");
 	fclose(file);
 	return used * possible();
-}
-
-static void pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		err(1, "CPU %d", cpu);
 }
 
 static void process(int threads, int ready)
