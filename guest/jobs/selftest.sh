@@ -6,11 +6,6 @@
 . /lib.sh
 
 set -- $(sed -n 's/^sched://p' "$SELFTESTS/kselftest-list.txt")
-if [ -d /sys/devices/system/node/node1 ]; then
-	# NUMA balancing begins five minutes after boot. Nothing runs, so that the clock jumps.
-	read -r uptime _ < /proc/uptime
-	sleep $((302 - ${uptime%%.*}))
-fi
 kunit=$(find /sys/kernel/debug/kunit -name results 2>/dev/null)
 echo "TAP version 13"
 kmemleak=$(find /sys/kernel/debug/kmemleak 2>/dev/null)
