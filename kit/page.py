@@ -20,13 +20,14 @@ DEFAULT_MACHINE = "two-ccx"
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature bit: what it does, the selftest that measures it, and whether its figure is
-    larger with the feature on."""
+    """A feature bit: what it does, the selftest that measures it, whether its figure is larger
+    with the feature on, and the bits without which it does nothing, or not all that it is for."""
     name: str
     default: str
     does: str
     test: str
     more: bool
+    needs: tuple = ()
 
 
 FEATURES = (
@@ -44,8 +45,15 @@ FEATURES = (
             "sis_fast", False),
     Feature("SCHED_CACHE", "on",
             "For each process with several threads the scheduler knows which LLC they prefer: that "
-            "where they have run most. Nothing acts on it yet.",
+            "where they have run most.",
             "sched_cache", True),
+    Feature("SCHED_CACHE_LB", "on",
+            "The load balancer gathers threads in the LLC that they prefer, as far as that has "
+            "room, and keeps them there.",
+            "sched_cache_lb", True, ("SCHED_CACHE",)),
+    Feature("SCHED_CACHE_WAKE", "off",
+            "Threads wake up in the LLC that they prefer, if that has room and an idle CPU.",
+            "sched_cache_lb", True, ("SCHED_CACHE", "SCHED_CACHE_LB")),
 )
 LAYOUT_NOTE = ("The layout of root_domain and cpupri is fixed when the kernel is compiled and "
                "cannot be switched here; `make checks` reads it from the object file.")

@@ -9,8 +9,8 @@ import pytest
 from kit import guest, kernel, ktap, machine, page, qemu
 
 
-SELFTESTS = {"cache_groups", "cs_prctl_test", "features", "sched_cache", "sched_cache_stress",
-             "sis_fast", "slice", "ttwu_queue"}
+SELFTESTS = {"cache_groups", "cs_prctl_test", "features", "sched_cache", "sched_cache_lb",
+             "sched_cache_stress", "sis_fast", "slice", "ttwu_queue"}
 KUNIT = {"sched_cache"}
 
 
@@ -27,6 +27,8 @@ def not_here(m):
         reasons += ["remote: there is no such CPU", "the machine has one LLC"]
     if m.numa_nodes == 1:
         reasons.append("no NUMA balancing between two LLCs")
+    if m.cores_per_llc < 3:
+        reasons.append(f"an LLC has {m.cores_per_llc} cores only")
     if len(groups) == 1:
         reasons.append("a CPU of each cannot go offline")
     if m.threads_per_core == 1 or m.nosmt:

@@ -140,8 +140,9 @@ def states(build):
     if build == "stack":
         off = ",".join(f"features=NO_{feature.name}" for feature in FEATURES)
         return [State("off", off, "base"),
-                *(State(feature.name, f"{off},features={feature.name}", "base",
-                        feature.name in ALLOCATING)
+                *(State(feature.name, ",".join([off, *(f"features={name}" for name in
+                                                       (*feature.needs, feature.name))]),
+                        "base", feature.name in ALLOCATING)
                   for feature in FEATURES)]
     plain = MAINLINE_BUILDS[1]
     if build == MAINLINE:
