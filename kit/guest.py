@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 from kit import kernel, ktap, machine, qemu, splats
 from kit.paths import GUEST, LAYOUT
@@ -115,7 +116,7 @@ def shell(m, build):
 
 
 def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kernel_args=(),
-        qemu_extra=(), follow=None, stop=None, name=None):
+        qemu_extra=(), follow=None, stop=None, name=None, files=None):
     """Boot the kernel of a BUILD on a Machine and run guest/jobs/JOB.sh in it; give a Result.
 
     env         variables for the job
@@ -126,6 +127,7 @@ def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kerne
     follow      called with each line of ttyS1 as it comes
     stop        a threading.Event that ends the run when it is set
     name        of the run's files, where there are several runs of a job
+    files       what else the guest is to have, {path there without the first slash: path here}
 
     The console and ttyS1 stay under guest/runs/ in the build directory. Error if there is no
     kernel or QEMU does not start.
@@ -136,7 +138,7 @@ def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kerne
     # Runs of the same name take turns: their files are the same.
     with lock(runs / f"{name}.lock"):
         console, stream = _Port(runs / f"{name}.console"), _Port(runs / f"{name}.ktap")
-        initrd = _initrd(name, userland or build, env or {})
+        initrd = _initrd(name, userland or build, env or {}, files or {})
         args, qemu_env = _qemu_command(m, build, job, initrd, COST_CLOCK if icount else CLOCK,
                                        [*(COST_KERNEL_ARGS if icount else []), *kernel_args])
         args += [*(COST_ARGS if icount else []), "-serial", f"file:{console.path}",
@@ -230,11 +232,17 @@ def _qemu_command(m, build, job, initrd, clock, kernel_args=()):
              "-initrd", str(initrd), "-append", append], program.env)
 
 
-def _initrd(name, build, env):
-    """Write the initrd of one run, the build's and a file with variables; give its path."""
+def _initrd(name, build, env, files=None):
+    """Write the initrd of one run, the build's with a file of variables and further files; give its
+    path."""
     lines = [f"export {key}={shlex.quote(str(value))}\n" for key, value in env.items()]
     archive = _Archive()
     archive.file("env", "".join(lines).encode())
+    files = files or {}
+    for directory in sorted({str(above) for there in files for above in Path(there).parents}):
+        archive.directory(directory)
+    for there, here in files.items():
+        archive.file(there, here.read_bytes(), stat.S_IMODE(here.stat().st_mode))
     path = LAYOUT.work / "guest" / "runs" / f"{name}.initrd"
     path.parent.mkdir(parents=True, exist_ok=True)
     # The kernel takes archives one after the other.
