@@ -11,6 +11,8 @@ SAVE ?=
 # A row of its table, to show where the instructions go.
 PROFILE ?=
 export BUILD MACHINE LINUX COMPARE SHORT SAVE PROFILE
+# For report: see docs/measuring.md.
+export FROM BASE
 
 # Outputs, python's and pytest's caches too, are all below one directory.
 OUT := $(or $(KIT_BUILD),$(CURDIR)/build)
@@ -25,8 +27,8 @@ KIT := $(PYTHON) -m kit
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps tree export refresh kernel boot shell selftest stress checks litmus bench-cost test \
-	clean distclean
+.PHONY: help deps tree export refresh kernel boot shell selftest stress checks litmus bench-cost \
+	report test clean distclean
 
 help: ## this list
 	@echo 'make TARGET [BUILD=stack|base|debug|kasan] [MACHINE=machines/NAME] [LINUX=directory|tarball]'
@@ -82,6 +84,9 @@ litmus: deps ## the stack's litmus tests against the kernel's memory model (fetc
 
 bench-cost: deps ## instructions and memory that the stack costs, against BUILD=base and COMPARE=7.3
 	@$(KIT) bench-cost
+
+report: deps ## all results in results/, or FROM=, on one page with plots
+	@$(KIT) report
 
 test: deps ## the tests: tools, each patch, configurations, kernel selftests on every machine
 	@mkdir -p $(OUT)

@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the patches cost and bring. An instrument (cost) measures and knows nothing of statistics;
-results keeps what any of them measured; stats and report make ratios and tables of that."""
+"""What the patches cost and bring. An instrument (cost) measures and knows nothing of
+statistics; results keeps what any of them measured; stats, report, plots and summary make verdicts,
+tables and a page of that."""

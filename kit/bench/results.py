@@ -5,7 +5,13 @@ A result has metrics (what was measured, in which unit), subjects (which kernel,
 which subject it is to be compared with), and for each subject and metric the values, one for each
 block. What is in the same block was measured in the same circumstances (memory layout, seed, round of
 an A/B run), so that subjects are compared block by block.
+
+A subject of the same kernel and in the same state as the one that it is compared with is the A/A
+control: what it shows is chance.
 """
+
+# What measures on a host has to run where python is old.
+from __future__ import annotations
 
 import dataclasses
 import json
@@ -39,8 +45,9 @@ class Result:
     """Everything that an instrument measured on a machine.
 
     repeat: what is needed to do it again: the command, the commit of this repo, versions and
-    settings; kernels: {name: {release, config, source ...}}; metrics: {name: Metric}; subjects:
-    {name: Subject}; values: {subject: {metric: [float for each block]}}.
+    settings, and where each metric has a command of its own, commands: {metric: str}; kernels:
+    {name: {release, config, source ...}}; metrics: {name: Metric}; subjects: {name: Subject}; values:
+    {subject: {metric: [float for each block]}}.
     """
     instrument: str
     machine: str
@@ -107,3 +114,12 @@ def problems(result):
             elif len(numbers) != len(result.values.get(against, {}).get(metric, numbers)):
                 found.append(f"values of {metric} for {name}: not as many as for {against}")
     return found
+
+
+def control(result, subject):
+    """Give the name of the A/A control of a subject that others are compared with, or None."""
+    what = result.subjects[subject]
+    for name, other in result.subjects.items():
+        if other == Subject(what.kernel, what.state, subject):
+            return name
+    return None
