@@ -11,8 +11,8 @@ SAVE ?=
 # A row of its table, to show where the instructions go.
 PROFILE ?=
 export BUILD MACHINE LINUX COMPARE SHORT SAVE PROFILE
-# For report: see docs/measuring.md.
-export FROM BASE
+# For bench-host, bench-host-dir and report: see docs/measuring.md.
+export FULL ROUNDS WORKLOADS FEATURES STATES AS_IS NOISY SCHBENCH NAME DIR FROM BASE
 
 # Outputs, python's and pytest's caches too, are all below one directory.
 OUT := $(or $(KIT_BUILD),$(CURDIR)/build)
@@ -28,11 +28,11 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
 .PHONY: help deps tree export refresh kernel boot shell selftest stress checks litmus bench-cost \
-	report test clean distclean
+	bench-host bench-host-dir report test clean distclean
 
 help: ## this list
 	@echo 'make TARGET [BUILD=stack|base|debug|kasan] [MACHINE=machines/NAME] [LINUX=directory|tarball]'
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 deps: ## install the packages of packages.txt that are missing
 	@command -v dpkg-query >/dev/null || { \
@@ -85,6 +85,12 @@ litmus: deps ## the stack's litmus tests against the kernel's memory model (fetc
 bench-cost: deps ## instructions and memory that the stack costs, against BUILD=base and COMPARE=7.3
 	@$(KIT) bench-cost
 
+bench-host: ## benchmarks on this host itself, as root: features off and on by turns
+	@$(KIT) bench-host
+
+bench-host-dir: deps ## what bench-host needs, in one directory to copy to a host: DIR=
+	@$(KIT) bench-host-dir
+
 report: deps ## all results in results/, or FROM=, on one page with plots
 	@$(KIT) report
 
@@ -96,4 +102,5 @@ clean: ## remove what was built; the git tree and the downloads stay
 	rm -rf $(addprefix $(OUT)/6.12/,stack base debug kasan checks guest *.log) $(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it
-	rm -rf $(addprefix $(OUT)/,6.12 7.3 base ccache qemu qemu.lock herd herd.lock results profile.so) $(OUT)/profile-*
+	rm -rf $(addprefix $(OUT)/,6.12 7.3 base ccache qemu qemu.lock herd herd.lock results profile.so \
+		bench-host schbench) $(OUT)/profile-*

@@ -24,6 +24,8 @@ COMMANDS = (
     ("checks", "kit.checks", "", "the checks of each patch"),
     ("litmus", "kit.litmus", "", "the litmus tests, with herd7"),
     ("bench-cost", "kit.bench.cost", "machine", "what the stack costs, against the base"),
+    ("bench-host", "kit.bench.host", "", "benchmarks on this host, features off and on by turns"),
+    ("bench-host-dir", "kit.bench.pack", "", "a directory with what measures, to copy to a host"),
     ("report", "kit.bench.summary", "", "all saved results on one page"),
 )
 

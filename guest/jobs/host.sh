@@ -1,0 +1,142 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# For tests/test_host.py: the directory of make bench-host-dir, in /bench, as on a host: that it
+# refuses, measures, and puts back what it toggled, however it ends.
+
+. /lib.sh
+
+# What runs until it is ended: a minute and more for each state, by the guest's clock.
+# Others are busy: we look.
+LONG="NOISY=1 FULL=1 FEATURES=SIS_FAST WORKLOADS=hackbench/threads-pipe-2"
+
+# result NUMBER STATUS NAME
+result() {
+	[ "$2" = 0 ] && echo "ok $1 $3" || echo "not ok $1 $3"
+}
+
+say() {
+	while IFS= read -r line; do
+		echo "# $line"
+	done
+}
+
+features() {
+	cat "$FEATURES_FILE"
+}
+
+# wait_until SECONDS COMMAND...
+wait_until() {
+	left=$(($1 * 5))
+	shift
+	until "$@"; do
+		left=$((left - 1))
+		[ $left -gt 0 ] || return
+		sleep 0.2
+	done
+}
+
+is_as_before() {
+	[ "$(features)" = "$before" ]
+}
+
+measures_or_ended() {
+	! kill -0 $host 2> /dev/null || measures
+}
+
+measures() {
+	! is_as_before && pidof hackbench > /tmp/hackbench
+}
+
+all_gone() {
+	is_as_before && ! pidof hackbench > /tmp/hackbench
+}
+
+# Begin to measure for long and wait until it has toggled something; its process is $host.
+begin() {
+	# A shell has what it starts in the background ignore SIGINT.
+	python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp("./run", ["./run"] + sys.argv[1:])' $LONG > /tmp/out 2>&1 &
+	host=$!
+	wait_until 120 measures_or_ended && measures || { say < /tmp/out; return 1; }
+}
+
+# ended_by SIGNAL: whether all is as it was after that.
+ended_by() {
+	begin || return
+	kill -"$1" $host
+	wait $host
+	echo "# status $?"
+	wait_until 120 all_gone
+	status=$?
+	say < /tmp/out
+	return $status
+}
+
+# The guard killed too: it stays as it was then, and the next run puts it back.
+next_run_restores() {
+	begin || return
+	guard=$(pidof python3 | tr ' ' '\n' | grep -vx $host)
+	kill -STOP $host
+	kill -KILL $guard
+	kill -KILL $host
+	wait $host
+	killall hackbench
+	sleep 1
+	! is_as_before || { echo "# it was put back by nobody knows whom"; return 1; }
+	./run SHORT=1 NOISY=1 FEATURES=SIS_FAST WORKLOADS=hackbench/threads-pipe-2 > /tmp/out 2>&1
+	status=$?
+	say < /tmp/out
+	[ $status = 0 ] && grep -q "a run before this one was killed" /tmp/out && is_as_before
+}
+
+refuses() {
+	./run "$@" > /tmp/out 2>&1 && return 1
+	say < /tmp/out
+	is_as_before && ! grep -q Traceback /tmp/out
+}
+
+measures_and_ends() {
+	both=both:features=TTWU_QUEUE_L2,features=TTWU_QUEUE_L2_ON_CPU
+	./run SHORT=1 NOISY=1 FEATURES=TTWU_QUEUE_L2 \
+		"STATES=$both;tolerant:llc_balancing/aggr_tolerance=100" \
+		'WORKLOADS=hackbench/threads-pipe-2 hackbench/threads-sockets-2' > /tmp/out 2>&1
+	status=$?
+	say < /tmp/out
+	for file in results/*/*.json; do
+		# On a line that nothing else comes into.
+		tr -d '\n' < "$file" | sed 's/^/# result /'
+		echo
+	done
+	[ $status = 0 ] && is_as_before
+}
+
+# A slice of its own, which a child takes over.
+has_slice() {
+	python3 -m kit.bench.slice 100000 sh -c '(cat /proc/self/sched; :)' > /tmp/out
+	grep -x 'se.slice *: *100000' /tmp/out
+}
+
+export PYTHONHOME=/usr
+mkdir -p /run
+cd /bench || exit
+echo "TAP version 13"
+echo "1..7"
+# Not what it is at boot.
+echo TTWU_QUEUE_L2 > "$FEATURES_FILE"
+echo NO_SCHED_CACHE > "$FEATURES_FILE"
+before=$(features)
+refuses SHORT=1 FEATURES=NO_SUCH
+result 1 $? refuses
+measures_and_ends
+result 2 $? measures
+number=2
+for name in INT TERM KILL; do
+	number=$((number + 1))
+	ended_by $name
+	result $number $? "put back after SIG$name"
+done
+next_run_restores
+result 6 $? "put back by the next run"
+has_slice
+result 7 $? "slice"

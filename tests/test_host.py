@@ -1,0 +1,747 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make bench-host: its order, what it refuses, what it reads from the programs' output, and that
+what it toggles is put back, with made-up files here and for real in the guest."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import zipfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from kit import guest, kernel, ktap, machine
+from kit.bench import facts, host, knobs, pack, results, stats, summary, workloads
+from kit.run import Error
+
+SHAPE = facts.Shape(16, 8)
+TINY = workloads.Size(0.001, 1, 1)
+
+
+# ---- the order ----
+
+def test_two_states_are_abba():
+    assert host.passes(["A", "B"], 2) == [["A", "B"], ["B", "A"], ["B", "A"], ["A", "B"]]
+
+
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_what_drifts_evenly_is_the_same_for_all(count):
+    """Each state is measured as late as the others, on average, in each round."""
+    subjects = [f"s{i}" for i in range(count)]
+    order = [name for pass_ in host.passes(subjects, 5) for name in pass_]
+    for i in range(5):
+        part = order[i * 2 * count:(i + 1) * 2 * count]
+        when = {name: sum(at for at, other in enumerate(part) if other == name)
+                for name in subjects}
+        assert set(when.values()) == {2 * count - 1}, when
+    assert len({pass_[0] for pass_ in host.passes(subjects, count)[::2]}) == count
+
+
+# ---- switches, with made-up files in place of debugfs ----
+
+@pytest.fixture(name="sched")
+def made_up(tmp_path, monkeypatch):
+    """A directory like that of debugfs: a write to `features` changes one of them."""
+    sched = tmp_path / "sched"
+    (sched / "llc_balancing").mkdir(parents=True)
+    (sched / "features").write_text("NEXT_BUDDY NO_TTWU_QUEUE_L2 SIS_FAST SCHED_CACHE \n")
+    (sched / "llc_balancing/enabled").write_text("1\n")
+    (sched / "llc_balancing/aggr_tolerance").write_text("7\n")
+
+    def put(path, text):
+        if not path.exists():
+            raise FileNotFoundError(2, "No such file")
+        if path.name == "features":
+            name = text.removeprefix("NO_")
+            words = [text if word.removeprefix("NO_") == name else word
+                     for word in path.read_text().split()]
+            if text not in words:
+                raise OSError(22, "Invalid argument")
+            text = " ".join(words) + " "
+        if (path.name, text) != ("aggr_tolerance", "13"):
+            path.write_text(text + "\n")
+    monkeypatch.setattr(knobs, "put", put)
+    return sched
+
+
+def wanted(**more):
+    env = {"STACK_FEATURES": "TTWU_QUEUE_L2 SIS_FAST SCHED_CACHE", **more}
+    return host.settings(env)
+
+
+def everything(sched):
+    return {str(path): path.read_text() for path in sorted(sched.rglob("*")) if path.is_file()}
+
+
+def test_states(sched):
+    """Every state says of every switch what it is to be, so that none is left from the one
+    before."""
+    more = "more:features=TTWU_QUEUE_L2,llc_balancing/aggr_tolerance=9"
+    found, left = host.states(wanted(STATES=more), sched)
+    for name, pairs in found.items():
+        print(name, pairs)
+    assert list(found) == ["off", "off again", "TTWU_QUEUE_L2", "SIS_FAST", "SCHED_CACHE", "more"]
+    assert found["off"] == found["off again"] == [
+        ("features", "NO_TTWU_QUEUE_L2"), ("features", "NO_SIS_FAST"),
+        ("features", "NO_SCHED_CACHE"), ("llc_balancing/aggr_tolerance", "7")]
+    assert found["more"] == [
+        ("features", "TTWU_QUEUE_L2"), ("features", "NO_SIS_FAST"), ("features", "NO_SCHED_CACHE"),
+        ("llc_balancing/aggr_tolerance", "9")]
+    assert {len(pairs) for pairs in found.values()} == {4} and left == {}
+
+
+def test_rounds():
+    assert wanted(ROUNDS="12").size == workloads.Size(0.1, 10, 12)
+    assert wanted(SHORT="1").size == workloads.SHORT and wanted(FULL="1").size == workloads.FULL
+
+
+def test_states_of_mainline(sched):
+    """It has no feature bit, but a switch."""
+    (sched / "features").write_text("NEXT_BUDDY \n")
+    found, left = host.states(wanted(), sched)
+    assert found == {"off": [("llc_balancing/enabled", "0")],
+                     "off again": [("llc_balancing/enabled", "0")],
+                     "llc_balancing/enabled": [("llc_balancing/enabled", "1")]}
+    assert left["SIS_FAST"] == "the running kernel does not have it"
+
+
+def test_closed_guard_puts_back(sched, tmp_path):
+    before = everything(sched)
+    found, _ = host.states(wanted(STATES="t:llc_balancing/aggr_tolerance=9"), sched)
+    guard = knobs.Guard(list(found.values()), sched, tmp_path / "state")
+    for pairs in found.values():
+        knobs.write(pairs, sched)
+    assert everything(sched) != before
+    guard.close()
+    assert everything(sched) == before
+    assert (tmp_path / "state").read_text() == ""
+
+
+@contextmanager
+def child(body):
+    """Another process that runs body() and then waits for a signal."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            body()
+            while True:
+                time.sleep(100)
+        finally:
+            os._exit(1)
+    try:
+        yield pid
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def gone(pid):
+    """Whether a process has ended, waited for or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_killed_run_is_put_back_by_the_guard(sched, tmp_path):
+    """SIGKILL: nobody can catch it. What ran is ended too."""
+    before = everything(sched)
+
+    def body():
+        guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched, tmp_path / "state")
+        proc = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        guard.running(proc.pid)
+        (tmp_path / "pid").write_text(str(proc.pid))
+        knobs.write([("features", "TTWU_QUEUE_L2")], sched)
+    with child(body) as pid:
+        wait_for(lambda: everything(sched) != before)
+        sleeper = (tmp_path / "pid").read_text()
+        assert not gone(sleeper)
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: everything(sched) == before and (tmp_path / "state").read_text() == "")
+        wait_for(lambda: gone(sleeper))
+
+
+def test_guard_ignores_polite_signals(sched, tmp_path, monkeypatch):
+    """As when a whole session, or a control group, is told to end. It is the guard that puts back,
+    and not this process instead of it."""
+    before = everything(sched)
+    guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched, tmp_path / "state")
+    monkeypatch.setattr(knobs, "_restore", lambda *args: pytest.fail("the guard was killed"))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(guard.pid, number)
+    knobs.write([("features", "TTWU_QUEUE_L2")], sched)
+    guard.close()
+    assert everything(sched) == before
+
+
+def test_killed_guard(sched, tmp_path):
+    """Who measures notices at the next run, and puts back itself."""
+    before = everything(sched)
+    guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched, tmp_path / "state")
+    knobs.write([("features", "TTWU_QUEUE_L2")], sched)
+    os.kill(guard.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, guard.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(Error, match="was killed"):
+        guard.running(1)
+    guard.close()
+    assert everything(sched) == before and (tmp_path / "state").read_text() == ""
+
+
+def test_next_run_puts_back_what_two_killed_ones_left(sched, tmp_path, capsys):
+    before = everything(sched)
+
+    def body():
+        guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched, tmp_path / "state")
+        (tmp_path / "pid").write_text(str(guard.pid))
+        knobs.write([("features", "TTWU_QUEUE_L2")], sched)
+    with child(body) as pid:
+        wait_for(lambda: everything(sched) != before)
+        os.kill(pid, signal.SIGSTOP)
+        guard = int((tmp_path / "pid").read_text())
+        os.kill(guard, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: gone(guard))
+    assert everything(sched) != before
+    knobs.Guard([[("features", "SIS_FAST")]], sched, tmp_path / "state").close()
+    assert everything(sched) == before
+    assert "putting back features=NO_TTWU_QUEUE_L2" in capsys.readouterr().err
+
+
+def test_two_at_once(sched, tmp_path):
+    guard = knobs.Guard([[("features", "SIS_FAST")]], sched, tmp_path / "state")
+    with pytest.raises(Error, match="another bench-host is running"):
+        knobs.Guard([[("features", "SIS_FAST")]], sched, tmp_path / "state")
+    guard.close()
+    knobs.Guard([[("features", "SIS_FAST")]], sched, tmp_path / "state").close()
+
+
+def test_what_cannot_be_put_back_is_said(sched, tmp_path, capfd):
+    guard = knobs.Guard([[("llc_balancing/enabled", "0")]], sched, tmp_path / "state")
+    (sched / "llc_balancing/enabled").unlink()
+    with pytest.raises(Error, match="not all in"):
+        guard.close()
+    assert "could not be put back" in capfd.readouterr().err
+    assert "llc_balancing/enabled" in (tmp_path / "state").read_text()
+
+
+def test_state_file_of_something_else(sched, tmp_path):
+    (tmp_path / "state").write_text("{")
+    with pytest.raises(Error, match="cannot tell what a run that was killed left"):
+        knobs.Guard([[("features", "SIS_FAST")]], sched, tmp_path / "state")
+
+
+def test_write_that_does_not_last(sched):
+    with pytest.raises(Error, match="wrote 13, it reads 7"):
+        knobs.write([("llc_balancing/aggr_tolerance", "13")], sched)
+    with pytest.raises(Error, match="No such file"):
+        knobs.write([("llc_balancing/none", "1")], sched)
+
+
+# ---- refusals ----
+
+@pytest.mark.parametrize("env, says", [
+    ({"SHORT": "2"}, "SHORT=2: is to be 0 or 1"),
+    ({"SHORT": "1", "SAVE": "1"}, "not for results/"),
+    ({"SHORT": "1", "FULL": "1"}, "nor a full one"),
+    ({"ROUNDS": "0"}, "ROUNDS=0: is to be a number, 1 or more"),
+    ({"STATES": "x"}, "STATES=x: is to be NAME:FILE=VALUE"),
+    ({"STATES": "x:features"}, "not FILE=VALUE"),
+    ({"STATES": "x:../../trace=1"}, "not FILE=VALUE, with a file below"),
+    ({"STATES": "off:features=SIS_FAST"}, "is to be NAME"),
+    ({"SCHBENCH": "/nowhere"}, "no schbench.c in there"),
+    ({"NAME": "../x"}, "NAME=../x"),
+])
+def test_settings_that_cannot_be_meant(env, says):
+    with pytest.raises(Error, match=re.escape(says)) as caught:
+        wanted(**env)
+    print(caught.value)
+
+
+@pytest.mark.parametrize("env, says", [
+    ({"FEATURES": "NO_SUCH"},
+     "FEATURES=NO_SUCH: the running kernel has none of that name (it has, of the stack's: "
+     "TTWU_QUEUE_L2 SIS_FAST SCHED_CACHE)"),
+    ({"STATES": "x:features=NONE"}, "this kernel has no feature NONE"),
+    ({"STATES": "x:llc_balancing/none=1"}, "llc_balancing/none: No such file"),
+    ({"STATES": "x:llc_balancing=1"}, "llc_balancing: Is a directory"),
+])
+def test_what_the_kernel_does_not_have(sched, env, says):
+    with pytest.raises(Error, match=re.escape(says)) as caught:
+        host.states(wanted(**env), sched)
+    print(caught.value)
+
+
+def test_nothing_to_toggle(sched):
+    (sched / "features").write_text("NEXT_BUDDY \n")
+    shutil.rmtree(sched / "llc_balancing")
+    with pytest.raises(Error, match="AS_IS=1 measures it as it is"):
+        host.states(wanted(), sched)
+    assert host.states(wanted(AS_IS="1"), sched) == ({"as it is": []}, {})
+
+
+def test_no_debugfs(tmp_path):
+    with pytest.raises(Error, match="is debugfs mounted"):
+        host.states(wanted(), tmp_path / "none")
+
+
+def test_not_root(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("AS_IS", "0")
+    with pytest.raises(Error, match="only root can toggle"):
+        host.command()
+    rt = [workload for workload in workloads.every(SHAPE, TINY, "python3") if workload.root]
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/bin/{name}")
+    assert {workloads.missing(workload, False) for workload in rt} == {
+        "needs root for real-time priorities"}
+    assert workloads.missing(rt[0], True) is None
+
+
+def test_not_installed(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    here, left = host.choose(wanted(), SHAPE)
+    assert here == [] and left["perf/pipe"] == "perf is not installed"
+    with pytest.raises(Error, match="WORKLOADS=hackbank: there is none whose name begins so"):
+        host.choose(wanted(WORKLOADS="hackbank"), SHAPE)
+
+
+@pytest.mark.parametrize("others, steal, noisy", [(0, 0, False), (15, 0, False), (20, 0, True),
+                                                  (0, 20, True)])
+def test_noise(tmp_path, others, steal, noisy):
+    """Of 16 CPUs for a second, 1600 ticks, a tenth of a CPU is 10 of them; of 384 it is half a
+    percent of all."""
+    cpus = 16
+    def stat(used, stolen, idle):
+        (tmp_path / "proc").mkdir(exist_ok=True)
+        (tmp_path / "proc/stat").write_text(f"cpu  {used} 0 0 {idle} 0 0 0 {stolen} 0 0\n")
+    (tmp_path / facts.CPU).mkdir(parents=True)
+    (tmp_path / facts.CPU / "online").write_text(f"0-{cpus - 1}\n")
+    stat(1000, 10, 50_000)
+    used, stolen, _ = facts.busy(1, tmp_path, lambda seconds: stat(
+        1000 + others, 10 + steal, 50_000 + 2400 - others - steal))
+    print(used, stolen)
+    assert (max(used, stolen) > facts.limit(cpus)) == noisy
+    assert facts.limit(384) == pytest.approx(1.92)
+
+
+# ---- measuring, with workloads of our own ----
+
+def workload(name, command, pattern=workloads.HACKBENCH):
+    return workloads.Workload(name, name, command, ("sh",), pattern)
+
+
+@pytest.fixture(name="ready")
+def made_ready(sched, tmp_path, monkeypatch):
+    """host.command() with made-up switches, and a quiet host; give where its results go."""
+    monkeypatch.setattr(host, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(host, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(facts, "busy", lambda seconds: (0.0, 0.0, []))
+    monkeypatch.setattr(host, "states", lambda settings, real=host.states: real(settings, sched))
+    monkeypatch.setattr(knobs, "recover", lambda real=knobs.recover: real(tmp_path / "state"))
+    init = host.Host.__init__
+    monkeypatch.setattr(host.Host, "__init__", lambda self, subjects, shape, noisy: init(
+        self, subjects, shape, noisy, sched, tmp_path / "state"))
+    for name, value in {"SHORT": "1", "FEATURES": "SIS_FAST", "NAME": "here",
+                        "STACK_FEATURES": "SIS_FAST"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("WORKLOADS", raising=False)
+    return tmp_path / "build/results/here"
+
+
+def run_these(monkeypatch, *todo):
+    monkeypatch.setattr(workloads, "every", lambda shape, size, python: list(todo))
+
+
+def test_measures_each_state_in_its_state(ready, sched, monkeypatch):
+    before = everything(sched)
+    told = []
+    monkeypatch.setattr(knobs.Guard, "running", lambda guard, group: told.append(group))
+    run_these(monkeypatch, workload("w", f"grep -q NO_SIS_FAST {sched}/features && echo Time: 2 || "
+                                         "echo Time: 1"))
+    assert host.command() == 0
+    assert everything(sched) == before
+    [path] = ready.glob("*.json")
+    found = results.load(path)
+    print(found.values)
+    assert found.values == {"off": {"w": [2, 2]}, "off again": {"w": [2, 2]},
+                            "SIS_FAST": {"w": [1, 1]}}
+    assert results.control(found, "off") == "off again"
+    assert found.repeat["commands"]["w"].startswith("grep")
+    # The guard does not end a group that is no more: its number may be another's by then.
+    assert len(told) == 2 * 7 and set(told[1::2]) == {0} and min(told[::2]) > 1
+    assert host.command() == 0 and len(list(ready.glob("*.json"))) == 2
+
+
+def test_verdicts_from_beginning_to_end(ready, sched, tmp_path, monkeypatch):
+    """A program that takes a fifth less with one feature on and just as long with another, give or
+    take a percent."""
+    monkeypatch.setenv("SHORT", "0")
+    monkeypatch.setenv("FEATURES", "SIS_FAST TTWU_QUEUE_L2")
+    count = tmp_path / "count"
+    count.write_text("0")
+    run_these(monkeypatch, workload("w", f"""
+        read n < {count}; echo $((n + 1)) > {count}
+        time=$((10000 + n * 7919 % 200))
+        grep -q NO_SIS_FAST {sched}/features || time=$((time * 8 / 10))
+        echo Time: $time"""))
+    assert host.command() == 0
+    [path] = ready.glob("*.json")
+    found = summary.judge(results.load(path))
+    print(found)
+    assert found["SIS_FAST"]["w"].verdict == stats.GAIN
+    assert found["SIS_FAST"]["w"].gain == pytest.approx(0.2, abs=0.01)
+    assert found["TTWU_QUEUE_L2"]["w"].verdict == stats.NONE
+
+
+def test_what_a_killed_run_left_is_not_measured(ready, sched, tmp_path, monkeypatch):
+    """What it toggled is put back before it is looked at how things are."""
+    def left():
+        (sched / "llc_balancing/aggr_tolerance").write_text("100\n")
+        (tmp_path / "state").write_text(json.dumps(
+            {"sched": str(sched), "saved": [["llc_balancing/aggr_tolerance", "7"]]}))
+    left()
+    monkeypatch.setenv("STATES", "t:llc_balancing/aggr_tolerance=9")
+    run_these(monkeypatch, workload("w", f"echo Time: $(cat {sched}/llc_balancing/aggr_tolerance)"))
+    assert host.command() == 0
+    [path] = ready.glob("*.json")
+    found = {name: rows["w"] for name, rows in results.load(path).values.items()}
+    print(found)
+    assert found == {"off": [7, 7], "off again": [7, 7], "SIS_FAST": [7, 7], "t": [9, 9]}
+    left()
+    monkeypatch.setenv("AS_IS", "1")
+    assert host.command() == 0
+    assert results.load(max(ready.glob("*.json"))).values == {"as it is": {"w": [7, 7]}}
+
+
+def test_failed_workload_is_left_out(ready, monkeypatch, capsys):
+    run_these(monkeypatch, workload("a", "echo oops; exit 3"), workload("b", "echo Time: 1"),
+              workload("c", "echo nothing of use"))
+    assert host.command() == 0
+    [path] = ready.glob("*.json")
+    found = results.load(path)
+    assert set(found.metrics) == {"b"}
+    assert found.repeat["left_out"] == {"a": "status 3: oops",
+                                        "c": "0 figures in its output, not one: nothing of use"}
+    assert "left out: status 3: oops" in capsys.readouterr().err
+
+
+def test_workload_that_hangs(ready, monkeypatch):
+    monkeypatch.setattr(host, "RUN_SECONDS", 0.5)
+    run_these(monkeypatch, workload("a", "sleep 1000"))
+    with pytest.raises(Error, match="nothing could be measured"):
+        host.command()
+
+
+def test_host_that_gets_noisy(ready, monkeypatch):
+    monkeypatch.setattr(host, "WAIT_SECONDS", 0)
+    monkeypatch.setattr(facts, "busy",
+                        lambda seconds: (0.0, 0.0, []) if seconds > 1 else (1.0, 0.0, ["make"]))
+    run_these(monkeypatch, workload("a", "echo Time: 1"))
+    with pytest.raises(Error, match="nothing could be measured"):
+        host.command()
+
+
+def test_noisy_host(ready, monkeypatch, sched):
+    before = everything(sched)
+    monkeypatch.setattr(facts, "busy", lambda seconds: (1.0, 0.0, ["make"]))
+    run_these(monkeypatch, workload("a", "echo Time: 1"))
+    with pytest.raises(Error, match=r"not quiet: others keep 1.00 of its \d+ CPUs busy \(make\)"):
+        host.command()
+    monkeypatch.setenv("NOISY", "1")
+    assert host.command() == 0 and everything(sched) == before
+
+
+def test_interrupted(ready, monkeypatch, sched, tmp_path):
+    """What was measured stays; what was toggled does not, nor what runs, which interrupts us."""
+    before = everything(sched)
+    run_these(monkeypatch, workload("a", "echo Time: 1"),
+              workload("b", f"echo $$ > {tmp_path}/pid; kill -INT {os.getpid()}; sleep 1000"))
+    with pytest.raises(KeyboardInterrupt):
+        host.command()
+    assert everything(sched) == before
+    [path] = ready.glob("*.json")
+    assert set(results.load(path).metrics) == {"a"}
+    assert gone((tmp_path / "pid").read_text().strip())
+
+
+# ---- what the programs print ----
+
+CYCLIC = """\
+stress-ng: info:  [9796] cyclic:   mean: 25830.61 ns, mode: 27401 ns
+stress-ng: metrc: [95] stressor       bogo ops real time  usr time  sys time   bogo ops/s     bogo
+stress-ng: metrc: [95]                           (secs)    (secs)    (secs)   (real time) (usr+sys
+stress-ng: metrc: [95] cyclic            29639      2.00      0.10      0.61     14805.52    42051.7
+"""
+CYCLICTEST = """\
+# Total: 000009876 000009925
+# Min Latencies: 00009 00014
+# Avg Latencies: 00018 00017
+# Max Latencies: 04829 02250
+"""
+SCHBENCH = """\
+Wakeup Latencies percentiles (usec) runtime 1 (s) (212 total samples)
+	  50.0th: 7          (7806 samples)
+	* 99.0th: 1          (2590 samples)
+Wakeup Latencies percentiles (usec) runtime 10 (s) (30212 total samples)
+	  50.0th: 7          (7806 samples)
+	* 99.0th: 175        (2590 samples)
+	  99.9th: 909        (271 samples)
+Request Latencies percentiles (usec) runtime 10 (s) (30246 total samples)
+	* 99.0th: 17248      (616 samples)
+RPS percentiles (requests) runtime 10 (s) (1 total samples)
+	* 50.0th: 3020       (0 samples)
+average rps: 3024.60
+"""
+NETPERF = """\
+16384  131072 1       1      1.00    15059.22  32.79  32.79  43.547  43.547
+16384  131072
+16384  131072 1       1      1.00    4940.78  32.79  32.79  43.547  43.547
+16384  131072
+"""
+SOCKPERF = """\
+sockperf: Summary: Latency is 33.750 usec
+sockperf: ---> percentile 99.900 =   66.789
+sockperf: ---> percentile 99.000 =   47.155
+"""
+PERF = """\
+# Running 'sched/pipe' benchmark:
+     Total time: 0.097 [sec]
+
+      48.594000 usecs/op
+"""
+
+
+@pytest.mark.parametrize("figures, output, values", [
+    (workloads.HACKBENCH, "Running in threaded mode\nTime: 0.020\n", [0.02]),
+    (workloads.PERF, PERF, [0.097]),
+    (workloads.CYCLIC, CYCLIC, [14805.52]),
+    (workloads.PI_STRESS, "Current Inversions: 5\nTotal inversion performed: 101118\n", [101118]),
+    (workloads.CYCLICTEST, CYCLICTEST, [17.5, 4829]),
+    (workloads.SCHBENCH, SCHBENCH, [175, 17248, 3024.6]),
+    (workloads.netperf(2), NETPERF, [20000]),
+    (workloads.sockperf(1), SOCKPERF, [33.75, 47.155]),
+])
+def test_figures(figures, output, values):
+    assert [figure.read(output) for figure in figures] == pytest.approx(values)
+    for figure in figures:
+        for rubbish in ("", "Segmentation fault\n", output[:20]):
+            with pytest.raises(ValueError):
+                figure.read(rubbish)
+
+
+def test_one_of_several_clients_that_fails():
+    with pytest.raises(ValueError, match="2 figures in its output, not 3"):
+        workloads.netperf(3)[0].read(NETPERF)
+
+
+def test_sizes_are_those_of_the_authors_on_their_machines():
+    """EPYC 9654, two sockets; Sapphire Rapids with 60 CPUs in an LLC, and 480 in all."""
+    commands = [workload.command for workload in
+                workloads.every(facts.Shape(384, 16), workloads.FULL, "python3")]
+    assert "hackbench -g 32 -f 20 --threads --pipe -l 480000 -s 100" in commands
+    assert "perf bench sched messaging -g 32 -p -t -l 100000" in commands
+    commands = [workload.command for workload in
+                workloads.every(facts.Shape(480, 60), workloads.FULL, "python3")]
+    assert "hackbench -g 1 --threads --pipe -l 1000000 -s 100 -f 60" in commands
+    assert any(command.startswith("pi_stress -D 30 -g 240") for command in commands)
+    assert any("--cyclic 480 --cyclic-policy fifo --timeout 30 --minimize --metrics" in command
+               for command in commands)
+    names = [workload.name for workload in workloads.every(SHAPE, TINY, "python3")]
+    assert len(names) == len(set(names))
+
+
+def test_schbench_is_built_from_its_source(tmp_path, monkeypatch):
+    """With a stand-in for it: a program that prints what schbench does."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "schbench.c").write_text("int puts(const char *);\nint main(void) { puts(\""
+                                       + SCHBENCH.replace("\n", "\\n").replace("\t", " ")
+                                       + "\"); return 0; }\n")
+    (source / "Makefile").write_text("schbench: schbench.c\n\tgcc -o $@ $<\n")
+    monkeypatch.setattr(host, "BUILD", tmp_path / "build")
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    here, _ = host.choose(wanted(SCHBENCH=str(source), WORKLOADS="schbench/2"), SHAPE)
+    assert [one.name for one in here] == ["schbench/2"]
+    found = host.Host({"as it is": []}, SHAPE, True).run("as it is", here[0])
+    assert found == pytest.approx([175, 17248, 3024.6])
+    assert sorted(path.name for path in source.iterdir()) == ["Makefile", "schbench.c"]
+    (source / "Makefile").write_text("all:\n")
+    with pytest.raises(Error, match="its make builds no schbench"):
+        host.choose(wanted(SCHBENCH=str(source)), SHAPE)
+
+
+# ---- facts ----
+
+@pytest.fixture(name="epyc")
+def made_epyc(tmp_path):
+    """The files of two sockets with two NUMA nodes each, of two LLCs with two cores of two
+    threads."""
+    def put(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    cpus = 32
+    put(f"{facts.CPU}/online", f"0-{cpus - 1}")
+    for cpu in range(cpus):
+        core, llc = cpu % 16, cpu % 16 // 2
+        where = f"{facts.CPU}/cpu{cpu}"
+        put(f"{where}/topology/physical_package_id", str(llc // 4))
+        put(f"{where}/topology/core_cpus_list", f"{core},{core + 16}")
+        put(f"{where}/cache/index0/level", "1")
+        put(f"{where}/cache/index1/level", "2")
+        put(f"{where}/cache/index3/level", "3")
+        put(f"{where}/cache/index3/size", "32768K")
+        put(f"{where}/cache/index3/shared_cpu_list",
+            f"{llc * 2}-{llc * 2 + 1},{llc * 2 + 16}-{llc * 2 + 17}")
+        put(f"{where}/cpufreq/scaling_governor", "schedutil" if cpu == 3 else "performance")
+    for node in range(4):
+        put(f"sys/devices/system/node/node{node}/cpulist",
+            f"{node * 4}-{node * 4 + 3},{node * 4 + 16}-{node * 4 + 19}")
+    put(f"{facts.CPU}/smt/control", "on")
+    put(f"{facts.CPU}/cpufreq/boost", "1")
+    put(f"{facts.CPU}/vulnerabilities/spectre_v2", "Mitigation: Enhanced IBRS")
+    put(f"{facts.CPU}/vulnerabilities/l1tf", "Not affected")
+    put("proc/cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC 9654 96-Core Processor\n"
+                        "flags\t\t: fpu vme")
+    put("proc/cmdline", "BOOT_IMAGE=/vmlinuz quiet")
+    put("proc/sys/kernel/numa_balancing", "1")
+    return tmp_path
+
+
+def test_facts(epyc):
+    found = facts.gather(epyc)
+    print(found)
+    names = ("packages", "nodes", "nodes_per_socket", "llcs", "cores", "cpus", "llc_cpus")
+    assert [found[name] for name in names] == [2, 4, 2, 8, 16, 32, 4]
+    assert found["governor"] == "performance schedutil" and found["boost"] == "1"
+    assert found["mitigations"] == {"spectre_v2": "Mitigation: Enhanced IBRS"}
+    assert facts.name(found) == "amd-epyc-9654-2s-4n"
+    assert len(facts.warnings(found)) == 2
+    assert facts.shape(epyc) == facts.Shape(32, 4)
+
+
+def test_facts_of_a_host_that_tells_nothing(tmp_path):
+    found = facts.gather(tmp_path)
+    assert found["cpus"] == 1 and found["governor"] == "-" and facts.name(found) == "host-1s-1n"
+
+
+def test_kernel_says_which_stack_it_is():
+    class Uname:
+        release, version = "6.12.117-cachetopo-debug-9d90a8d1f731-dirty", "#1 SMP"
+    assert facts.kernel(Path("/nowhere"), Uname) == {
+        "release": Uname.release, "source": "#1 SMP", "config": "-", "stack": "9d90a8d1f731-dirty"}
+
+
+# ---- the directory to copy ----
+
+def test_directory_is_for_old_pythons(tmp_path):
+    pack.pack(tmp_path)
+    for path in sorted(tmp_path.rglob("*.py")):
+        tree = ast.parse(path.read_text(), feature_version=(3, 9))
+        unions = [node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)
+                  and "|" in ast.unparse(node.annotation)]
+        assert not unions or "from __future__ import annotations" in path.read_text(), path
+
+
+def test_directory_runs_without_numpy(tmp_path):
+    """A real run of the directory by itself, by a python that has its own library only."""
+    pack.pack(tmp_path / "bench")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    done = subprocess.run([tmp_path / "bench/run", f"PYTHON={python}", "SHORT=1", "AS_IS=1",
+                           "NOISY=1", "NAME=here", "WORKLOADS=hackbench/threads-pipe"],
+                          capture_output=True, text=True, cwd="/", check=False,
+                          env={"PATH": os.environ["PATH"]})
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0 and "These are medians" in done.stdout
+    [path] = (tmp_path / "bench/results/here").glob("host-*.json")
+    found = results.load(path)
+    assert all(value > 0 for metric in found.values["as it is"].values() for value in metric)
+
+
+def test_directory_with_something_else_in_it(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(Error, match="something else in it"):
+        pack.pack(tmp_path)
+
+
+@pytest.mark.parametrize("argument", ["help", "-h"])
+def test_usage(tmp_path, argument):
+    pack.pack(tmp_path)
+    done = subprocess.run([tmp_path / "run", argument], capture_output=True, text=True, check=False)
+    print(done.stderr)
+    assert done.returncode == 2 and done.stderr.startswith("Benchmarks on this host")
+
+
+# ---- in the guest ----
+
+def bench_files(directory):
+    """What a guest needs to run bench-host, as guest.run() takes it: python with its library, a
+    benchmark, and the directory that is copied to hosts."""
+    pack.pack(directory / "bench")
+    files = {f"bench/{path.relative_to(directory / 'bench')}": path
+             for path in sorted((directory / "bench").rglob("*")) if path.is_file()}
+    library = Path(sysconfig.get_path("stdlib"))
+    version = sysconfig.get_config_var("py_version_nodot")
+    archive = directory / f"python{version}.zip"
+    with zipfile.PyZipFile(archive, "w") as zipped:
+        for path in [library, *(library / name for name in (
+                "collections", "ctypes", "encodings", "importlib", "json", "re", "urllib"))]:
+            zipped.writepy(path, filterfunc=lambda name: "/test/" not in name)
+    extension = Path(sysconfig.get_path("platstdlib")) / "lib-dynload"
+    programs = {"bin/python3": Path("/usr/bin/python3").resolve(),
+                "bin/hackbench": Path(shutil.which("hackbench"))}
+    for name in ("_contextvars", "_ctypes", "_decimal"):
+        found = next(extension.glob(f"{name}.cpython*.so"))
+        programs[f"usr/lib/python{sysconfig.get_python_version()}/lib-dynload/{found.name}"] = found
+    files |= programs | {f"usr/lib/{archive.name}": archive}
+    for program in programs.values():
+        out = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        for path in re.findall(r"(/\S+) \(0x", out):
+            files[path.lstrip("/")] = Path(path)
+    return files
+
+
+def test_in_the_guest(tmp_path):
+    """A real kernel of the stack: it is measured, its switches are toggled, and are as before after
+    an end of any kind."""
+    kernel.build("stack")
+    m = machine.load("two-ccx")
+    run = guest.run(m, "stack", "host", timeout=1200, files=bench_files(tmp_path))
+    tests = ktap.parse(run.ktap)
+    lines = [line for line in run.ktap.splitlines() if not line.startswith("# result")]
+    print(*lines, f"{run.seconds:.0f} s", sep="\n")
+    assert run.failures() + tests.failures() == []
+    assert len(tests.leaves()) == 7
+    # Above all the state in which it was measured: wrong ones would have been an error.
+    [text] = [line.removeprefix("# result ") for line in run.ktap.splitlines()
+              if line.startswith("# result ")]
+    (tmp_path / "result.json").write_text(text)
+    found = results.load(tmp_path / "result.json")
+    assert list(found.subjects) == ["off", "off again", "TTWU_QUEUE_L2", "both", "tolerant"]
+    assert set(found.metrics) == {"hackbench/threads-pipe-2", "hackbench/threads-sockets-2"}
+    assert {len(values) for rows in found.values.values() for values in rows.values()} == {2}
+    about = found.repeat["host"]
+    assert (about["cpus"], about["llcs"], about["llc_cpus"]) == (16, 2, 8)
+    [identity] = found.kernels.values()
+    assert identity["release"] == kernel.release("stack")
+    assert identity["stack"] in identity["release"]
+    assert identity["config"] != "-"
