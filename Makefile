@@ -27,7 +27,7 @@ KIT := $(PYTHON) -m kit
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps tree export refresh kernel boot shell selftest stress checks litmus bench-cost \
+.PHONY: help deps tree export refresh kernel boot shell selftest stress soak checks litmus bench-cost \
 	bench-host bench-host-dir report test clean distclean
 
 help: ## this list
@@ -75,6 +75,9 @@ selftest: deps ## the stack's kernel selftests in the guest
 
 stress: deps ## toggle the features under load and CPU hotplug in the guest
 	@$(KIT) stress
+
+soak: deps ## workloads with and without gathering in the guest, and 5 minutes of steady state
+	@$(KIT) soak
 
 checks: deps ## compile, checkpatch and sparse for each patch; the other configurations
 	@$(KIT) checks

@@ -21,6 +21,7 @@ COMMANDS = (
     ("shell", "kit.guest", "build machine", "a prompt in the guest"),
     ("selftest", "kit.guest", "build machine", "the stack's kernel selftests in the guest"),
     ("stress", "kit.guest", "build machine", "toggle the features under load and hotplug"),
+    ("soak", "kit.guest", "build machine", "compare workloads with and without gathering"),
     ("checks", "kit.checks", "", "the checks of each patch"),
     ("litmus", "kit.litmus", "", "the litmus tests, with herd7"),
     ("bench-cost", "kit.bench.cost", "machine", "what the stack costs, against the base"),

@@ -47,6 +47,9 @@ CLOCK_KERNEL_ARGS = ["lpj=4000000"]
 SELFTEST_SECONDS = 1200
 STRESS_SECONDS = 900
 STRESS_TOGGLES = 500
+SOAK_SECONDS = 5400
+# How long to watch what should be steady, in seconds of the guest's.
+SOAK_WATCH_SECONDS = 300
 
 
 @dataclass
@@ -71,12 +74,12 @@ class Result:
 
 
 def command(args):
-    """Run `shell`, `selftest` or `stress` for kit.__main__; give the exit status."""
+    """Run `shell`, `selftest`, `stress` or `soak` for kit.__main__; give the exit status."""
     m = machine.load(args.machine)
     kernel.build(args.build)
     if args.command == "shell":
         return shell(m, args.build)
-    job = selftest if args.command == "selftest" else stress
+    job = {"selftest": selftest, "stress": stress, "soak": soak}[args.command]
     result = job(m, args.build, follow=say)
     tests = ktap.parse(result.ktap)
     bad = result.failures() + tests.failures()
@@ -99,6 +102,13 @@ def stress(m, build, follow=None):
     """Toggle the features under load while CPUs come and go, on a Machine; give a Result."""
     return run(m, build, "stress", {"TOGGLES": STRESS_TOGGLES, "HOTPLUG": 1},
                timeout=STRESS_SECONDS, follow=follow)
+
+
+def soak(m, build, follow=None):
+    """Compare workloads with and without gathering, and watch for minutes that nothing goes back
+    and forth, on a Machine; give a Result."""
+    return run(m, build, "soak", {"SCHED_CACHE_AB_SECONDS": SOAK_WATCH_SECONDS},
+               timeout=SOAK_SECONDS, follow=follow)
 
 
 def shell(m, build):

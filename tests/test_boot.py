@@ -27,6 +27,8 @@ def not_here(m):
         reasons += ["remote: there is no such CPU", "the machine has one LLC"]
     if m.numa_nodes == 1:
         reasons.append("no NUMA balancing between two LLCs")
+    if len(llcs) > 4:
+        reasons.append("more than 4 LLCs")
     if m.cores_per_llc < 3:
         reasons.append(f"an LLC has {m.cores_per_llc} cores only")
     if len(groups) == 1:
@@ -90,6 +92,15 @@ def test_page(capfd):
     """`make boot`, as a user sees it."""
     with capfd.disabled():
         assert page.command(SimpleNamespace(machine=page.DEFAULT_MACHINE, build="stack")) == 0
+
+
+def test_soak():
+    """`make soak` reaches its selftest, which has nothing to compare on a machine with one LLC."""
+    kernel.build("stack")
+    m = machine.load("one-llc")
+    tests = check(guest.soak(m, "stack"), not_here(m))
+    assert [test.name for test in tests.tests] == ["selftests: sched: sched_cache_ab"]
+    assert len([path for path, _ in tests.leaves()]) > 20
 
 
 def test_stress_with_lockdep():
