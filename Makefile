@@ -10,7 +10,15 @@ SHORT ?=
 SAVE ?=
 # A row of its table, to show where the instructions go.
 PROFILE ?=
-export BUILD MACHINE LINUX COMPARE SHORT SAVE PROFILE
+# For sim: what to run, in which state of the scheduler, against which other one, how often; 1 to
+# name the fields of the kernel's structures.
+WORKLOAD ?=
+STATE ?=
+AGAINST ?=
+SEEDS ?=
+FIELDS ?=
+ROUND_NS ?=
+export BUILD MACHINE LINUX COMPARE SHORT SAVE PROFILE WORKLOAD STATE AGAINST SEEDS FIELDS ROUND_NS
 
 # Outputs, python's and pytest's caches too, are all below one directory.
 OUT := $(or $(KIT_BUILD),$(CURDIR)/build)
@@ -25,8 +33,8 @@ KIT := $(PYTHON) -m kit
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps tree export refresh kernel boot shell selftest stress checks litmus bench-cost test \
-	clean distclean
+.PHONY: help deps tree export refresh kernel boot shell selftest stress checks litmus bench-cost sim \
+	test clean distclean
 
 help: ## this list
 	@echo 'make TARGET [BUILD=stack|base|debug|kasan] [MACHINE=machines/NAME] [LINUX=directory|tarball]'
@@ -83,12 +91,15 @@ litmus: deps ## the stack's litmus tests against the kernel's memory model (fetc
 bench-cost: deps ## instructions and memory that the stack costs, against BUILD=base and COMPARE=7.3
 	@$(KIT) bench-cost
 
+sim: deps ## WORKLOAD= on a simulated MACHINE=, in STATE= AGAINST= another, with SEEDS= seeds
+	@$(KIT) sim
+
 test: deps ## the tests: tools, each patch, configurations, kernel selftests on every machine
 	@mkdir -p $(OUT)
 	@$(PYTHON) -m pytest --basetemp=$(OUT)/pytest
 
 clean: ## remove what was built; the git tree and the downloads stay
-	rm -rf $(addprefix $(OUT)/6.12/,stack base debug kasan checks guest *.log) $(OUT)/pycache $(OUT)/pytest
+	rm -rf $(addprefix $(OUT)/6.12/,stack base debug kasan checks guest *-types *.log) $(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it
-	rm -rf $(addprefix $(OUT)/,6.12 7.3 base ccache qemu qemu.lock herd herd.lock results profile.so) $(OUT)/profile-*
+	rm -rf $(addprefix $(OUT)/,6.12 7.3 base ccache qemu qemu.lock herd herd.lock results profile.so sim.so) $(OUT)/profile-*

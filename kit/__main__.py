@@ -24,6 +24,7 @@ COMMANDS = (
     ("checks", "kit.checks", "", "the checks of each patch"),
     ("litmus", "kit.litmus", "", "the litmus tests, with herd7"),
     ("bench-cost", "kit.bench.cost", "machine", "what the stack costs, against the base"),
+    ("sim", "kit.bench.sim", "machine", "a workload on a simulated machine"),
 )
 
 

@@ -10,7 +10,7 @@ an A/B run), so that subjects are compared block by block.
 import dataclasses
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kit.run import Error
 
@@ -40,7 +40,8 @@ class Result:
 
     repeat: what is needed to do it again: the command, the commit of this repo, versions and
     settings; kernels: {name: {release, config, source ...}}; metrics: {name: Metric}; subjects:
-    {name: Subject}; values: {subject: {metric: [float for each block]}}.
+    {name: Subject}; values: {subject: {metric: [float for each block]}}; details: what an instrument
+    found besides, {subject: anything that JSON has}.
     """
     instrument: str
     machine: str
@@ -49,6 +50,7 @@ class Result:
     metrics: dict
     subjects: dict
     values: dict
+    details: dict = field(default_factory=dict)
 
 
 def save(result, path):
