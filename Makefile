@@ -34,7 +34,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
 .PHONY: help deps tree export refresh kernel boot shell selftest stress checks litmus bench-cost sim \
-	test clean distclean
+	sim-validate test clean distclean
 
 help: ## this list
 	@echo 'make TARGET [BUILD=stack|base|debug|kasan] [MACHINE=machines/NAME] [LINUX=directory|tarball]'
@@ -93,6 +93,9 @@ bench-cost: deps ## instructions and memory that the stack costs, against BUILD=
 
 sim: deps ## WORKLOAD= on a simulated MACHINE=, in STATE= AGAINST= another, with SEEDS= seeds
 	@$(KIT) sim
+
+sim-validate: deps ## whether the simulation finds what was found on real machines (half an hour)
+	@$(KIT) sim-validate
 
 test: deps ## the tests: tools, each patch, configurations, kernel selftests on every machine
 	@mkdir -p $(OUT)

@@ -25,6 +25,7 @@ COMMANDS = (
     ("litmus", "kit.litmus", "", "the litmus tests, with herd7"),
     ("bench-cost", "kit.bench.cost", "machine", "what the stack costs, against the base"),
     ("sim", "kit.bench.sim", "machine", "a workload on a simulated machine"),
+    ("sim-validate", "kit.bench.validate", "", "the simulation against real machines"),
 )
 
 

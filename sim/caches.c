@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Caches and who has which line. Each core has an L1, which its threads share; one or several cores
- * share an L2, and the cores of an LLC an L3, which gets what leaves their L2s. A directory knows
- * for each line of RAM who has copies.
+ * Caches and who has which line. Each core has an L1, which its threads share; one or several
+ * cores share an L2, and the cores of an LLC an L3, which gets what leaves their L2s. A directory
+ * knows for each line of RAM who has copies.
  *
- * A line is owned by the L2 that may write to it without asking; whoever wrote it last keeps it dirty
- * and gives it to those who read it (MOESI). What nobody has dirty or alone comes from memory, also if
- * another LLC has a copy. A line goes from one to another once at a time: who asks for one that is on
- * its way waits until it has arrived.
+ * A line is owned by the L2 that may write to it without asking; whoever wrote it last keeps it
+ * dirty and gives it to those who read it (MOESI). What nobody has dirty or alone comes from
+ * memory, also if another LLC has a copy. A line goes from one to another once at a time: who asks
+ * for one that is on its way waits until it has arrived.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,10 @@ static void make(struct cache *cache, uint64_t kib, uint64_t ways)
 	cache->tags = zeroed(cache->sets * ways * sizeof(*cache->tags));
 }
 
-/* Put a tag in front of its set, from `place` if it is there; else the last one has to go: give it. */
+/*
+ * Put a tag in front of its set, from `place` if it is there; else the last one has to go: give
+ * it.
+ */
 static uint32_t to_front(uint32_t *tags, uint64_t place, uint32_t tag)
 {
 	uint32_t gone = tags[place];
@@ -286,7 +289,7 @@ int64_t caches_line(uint64_t address)
 
 void caches_start(void)
 {
-	uint64_t ram = set.ram_mib << 20;
+	uint64_t ram = set.ram_mib << 20, whole;
 	int ncores = ncpus / set.threads, i;
 
 	nlines = ram >> LINE_BITS;
@@ -296,8 +299,9 @@ void caches_start(void)
 	nl2s = ncores / set.cores_per_l2;
 	nllcs = ncores / set.cores_per_llc;
 	nsockets = nllcs / set.llcs_per_socket;
-	if (nl2s > MAX_L2S || nllcs > MAX_LLCS || nsockets * set.llcs_per_socket * set.cores_per_llc *
-	    set.threads != (uint64_t)ncpus || (set.nodes > 1 && set.nodes % nsockets))
+	whole = nsockets * set.llcs_per_socket * set.cores_per_llc * set.threads;
+	if (nl2s > MAX_L2S || nllcs > MAX_LLCS || whole != (uint64_t)ncpus ||
+	    (set.nodes > 1 && set.nodes % nsockets))
 		fail("%d CPUs with %d L2s and %d LLCs in %d nodes: too many, or not whole", ncpus,
 		     nl2s, nllcs, (int)set.nodes);
 	for (i = 0; i < ncores; i++)

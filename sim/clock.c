@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Time. Each CPU has a clock, which goes on with the instructions that it executes and with what its
- * accesses to memory cost. QEMU lets the CPUs take turns on one thread; a turn is here a slice: a CPU
- * runs until its clock is at the end of the round, and the next round begins when all that run are
- * there. So no CPU is ahead of another by more than a round (set.quantum_ps), whatever they do; and
- * nothing depends on the host, so that a run can be repeated to the last digit.
+ * Time. Each CPU has a clock, which goes on with the instructions that it executes and with what
+ * its accesses to memory cost. QEMU lets the CPUs take turns on one thread; a turn is here a
+ * slice: a CPU runs until its clock is at the end of the round, and the next round begins when all
+ * that run are there. So no CPU is ahead of another by more than a round (set.quantum_ps),
+ * whatever they do; and nothing depends on the host, so that a run can be repeated to the last
+ * digit.
  *
- * The guest's TSC and timers follow these clocks. A CPU that sleeps takes no part in a round; if all
- * sleep, time jumps to the next timer. A CPU that spins (PAUSE) spends the rest of its round.
+ * The guest's TSC and timers follow these clocks. A CPU that sleeps takes no part in a round; if
+ * all sleep, time jumps to the next timer. A CPU that spins (PAUSE) spends the rest of its round.
  */
 #include "sim.h"
 
@@ -17,7 +18,9 @@
 #define POLL (50 * 1000 * 1000)
 #define NS 1000
 #define WATCHED 4096
-/* A CPU that was woken up has begun its slice after so many passes through all of them, or never. */
+/*
+ * A CPU that was woken up has begun its slice after so many passes through all of them, or never.
+ */
 #define TURNS_TO_COME 2
 /* Of a random number: up to 64 ns. */
 #define JITTER_PS 64000

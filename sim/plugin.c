@@ -2,9 +2,9 @@
 /*
  * The plugin: its options, and what it has QEMU call while the guest runs.
  *
- * Three marks in the guest, instructions that do nothing, say what to look at: nopl MARK_WARM(%rax)
- * begins to look at the caches, MARK_BEGIN to count, and MARK_END ends both. Without the caches a guest
- * boots several times faster.
+ * Three marks in the guest, instructions that do nothing, say what to look at: nopl
+ * MARK_WARM(%rax) begins to look at the caches, MARK_BEGIN to count, and MARK_END ends both.
+ * Without the caches a guest boots several times faster.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,8 +17,10 @@
 #define MARK_BEGIN 0x5ca1ab12u
 #define MARK_END 0x5ca1ab13u
 
-/* The lines that a CPU has touched since its slice began, by the low bits of their addresses: nobody
- * else has run since, so they are in its L1. */
+/*
+ * The lines that a CPU has touched since its slice began, by the low bits of their addresses:
+ * nobody else has run since, so they are in its L1.
+ */
 #define TOUCHED 256
 static struct touched {
 	uint64_t line;
@@ -101,7 +103,9 @@ static void accessed(unsigned int index, qemu_plugin_meminfo_t info, uint64_t ad
 			      (uint64_t)pc);
 }
 
-/* Of an atomic instruction, for which QEMU reports a read and a write: it takes the line at once. */
+/*
+ * Of an atomic instruction, for which QEMU reports a read and a write: it takes the line at once.
+ */
 static void accessed_atomically(unsigned int index, qemu_plugin_meminfo_t info, uint64_t address,
 				void *pc)
 {
@@ -159,8 +163,8 @@ struct decoded {
 };
 
 /*
- * What cannot be overlapped with other instructions, in cycles: round figures of what is measured of
- * cores of the last years (Agner Fog's instruction tables, uops.info). An iret pays for the
+ * What cannot be overlapped with other instructions, in cycles: round figures of what is measured
+ * of cores of the last years (Agner Fog's instruction tables, uops.info). An iret pays for the
  * interrupt too.
  */
 enum {
@@ -305,7 +309,8 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		if (mark)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, mark, NO_REGISTERS, NULL);
 		if (what.executed)
-			qemu_plugin_register_vcpu_insn_exec_cb(insn, what.executed, what.flags, NULL);
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, what.executed, what.flags,
+							       NULL);
 		if (!detailed)
 			continue;
 		if (pc == set.at_wakeup)
@@ -393,7 +398,8 @@ static void new_cpu(qemu_plugin_id_t id, unsigned int index)
 EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
 	if (info->version.min > PLUGIN_API || info->version.cur != PLUGIN_API)
-		fail("QEMU has plugin API %d, not that of QEMU 10.0, %d", info->version.cur, PLUGIN_API);
+		fail("QEMU has plugin API %d, not that of QEMU 10.0, %d", info->version.cur,
+		     PLUGIN_API);
 	if (!info->system_emulation || strcmp(info->target_name, "x86_64"))
 		fail("it is for qemu-system-x86_64");
 	ncpus = info->system.smp_vcpus;

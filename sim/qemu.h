@@ -3,9 +3,9 @@
  * What is used of QEMU 10.0. Debian has no package with its headers.
  *
  * The first part is the API for plugins. The second is what it lacks: it cannot hold the guest's
- * clock, nor end a CPU's turn. For these it takes functions that QEMU exports for its own modules, a
- * table of functions whose layout is checked before anything is written into it (clock.c), and two
- * places in QEMU's structures that no function gives, which are checked too.
+ * clock, nor end a CPU's turn. For these it takes functions that QEMU exports for its own modules,
+ * a table of functions whose layout is checked before anything is written into it (clock.c), and
+ * two places in QEMU's structures that no function gives, which are checked too.
  */
 #ifndef SIM_QEMU_H
 #define SIM_QEMU_H

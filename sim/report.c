@@ -3,7 +3,7 @@
  * What happened between two marks: a line of JSON in the file set.out for each pair of them.
  *
  * Times in it are in ps, addresses in hex. "sites" are the places where lines went from one L2 to
- * another: physical and virtual address, to 8 bytes, the instruction, and how often, by how far.
+ * another: physical and virtual address, the instruction, and how often, from how far.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -64,7 +64,7 @@ void report_access(const struct cpu *cpu, enum found found, bool kernel, uint64_
 
 void report_transfer(enum found found, uint64_t address, uint64_t line, uint64_t pc)
 {
-	uint64_t where = (line << LINE_BITS | (address & 0x38)) + 1;
+	uint64_t where = (line << LINE_BITS | (address & ((1 << LINE_BITS) - 1))) + 1;
 	uint64_t place = hash(where, pc);
 	int i;
 
@@ -79,7 +79,7 @@ void report_transfer(enum found found, uint64_t address, uint64_t line, uint64_t
 		}
 		if (site->where != where || site->pc != pc)
 			continue;
-		site->address = address & ~7ULL;
+		site->address = address;
 		site->count[found - FROM_CORE]++;
 		site->total++;
 		return;
@@ -95,8 +95,8 @@ void report_wakeup(unsigned int index, void *unused)
 }
 
 /*
- * __switch_to_asm(previous, next). What a task ran on last is known of those that have run since the
- * begin of the warm-up.
+ * __switch_to_asm(previous, next). What a task ran on last is known of those that have run since
+ * the begin of the warm-up.
  */
 void report_switch(unsigned int index, void *unused)
 {
@@ -160,7 +160,9 @@ static int by_total(const void *a, const void *b)
 
 	if (x->total != y->total)
 		return x->total < y->total ? 1 : -1;
-	return x->where != y->where ? (x->where > y->where ? 1 : -1) : (x->pc > y->pc) - (x->pc < y->pc);
+	if (x->where != y->where)
+		return x->where > y->where ? 1 : -1;
+	return (x->pc > y->pc) - (x->pc < y->pc);
 }
 
 static void write_per_cpu(void)
@@ -211,6 +213,11 @@ static void write_sites(void)
 	fprintf(out, "]");
 }
 
+static void write_number(const char *name, uint64_t number)
+{
+	fprintf(out, ", \"%s\": %" PRIu64, name, number);
+}
+
 void report_end(uint64_t time)
 {
 	struct timespec cpu_now;
@@ -223,11 +230,14 @@ void report_end(uint64_t time)
 	fprintf(out, "{\"time_ps\": %" PRIu64 ", \"instructions\": %" PRIu64 ", \"host_s\": %.1f",
 		time - begun, all_insns() - insns_before,
 		cpu_now.tv_sec - cpu_before.tv_sec + (cpu_now.tv_nsec - cpu_before.tv_nsec) / 1e9);
-	fprintf(out, ", \"wakeups\": %" PRIu64 ", \"switches\": %" PRIu64 ", \"migrations\": %" PRIu64
-		", \"llc_crossings\": %" PRIu64 ", \"socket_crossings\": %" PRIu64
-		", \"ended_sleeps\": %" PRIu64 ", \"lost_sites\": %" PRIu64 ", \"lost_tasks\": %" PRIu64,
-		totals.wakeups, totals.switches, totals.migrations, totals.llc_crossings,
-		totals.socket_crossings, totals.ended_sleeps, totals.lost_sites, totals.lost_tasks);
+	write_number("wakeups", totals.wakeups);
+	write_number("switches", totals.switches);
+	write_number("migrations", totals.migrations);
+	write_number("llc_crossings", totals.llc_crossings);
+	write_number("socket_crossings", totals.socket_crossings);
+	write_number("ended_sleeps", totals.ended_sleeps);
+	write_number("lost_sites", totals.lost_sites);
+	write_number("lost_tasks", totals.lost_tasks);
 	for (kernel = 0; kernel < 2; kernel++) {
 		fprintf(out, ", \"%s\": {\"stalled_ps\": %" PRIu64, kernel ? "kernel" : "user",
 			totals.cost[kernel]);
@@ -242,8 +252,8 @@ void report_end(uint64_t time)
 	for (i = FROM_CORE; i < FOUND; i++)
 		fprintf(out, "%s\"%s\"", i > FROM_CORE ? ", " : "", names[i]);
 	fprintf(out, "]");
-	fprintf(out, ", \"moved_ps\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64 "]", set.found_ps[FROM_CORE],
-		set.found_ps[FROM_LLC], set.found_ps[FROM_SOCKET]);
+	fprintf(out, ", \"moved_ps\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
+		set.found_ps[FROM_CORE], set.found_ps[FROM_LLC], set.found_ps[FROM_SOCKET]);
 	write_per_cpu();
 	write_tasks();
 	write_sites();

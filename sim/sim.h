@@ -24,7 +24,10 @@ enum found {
 	IN_L1,
 	IN_L2,
 	IN_L3,
-	/* Comes from another L2 of the LLC; from another LLC, that may have written it; from memory. */
+	/*
+	 * Comes from another L2 of the LLC; from another LLC, that may have written it; from
+	 * memory.
+	 */
 	FROM_CORE,
 	FROM_LLC,
 	FROM_SOCKET,

@@ -144,6 +144,7 @@ def test_interrupts_of_many_cpus(tmp_path):
 SIMULATED = {
     "epyc-9654": (384, 24, 2),
     "epyc-2x2x8": (32, 4, 2),
+    "epyc-2x2x8x2": (64, 4, 2),
     "epyc-2x2x2": (16, 4, 2),
     "epyc-milan": (128, 16, 4),
     "epyc-milan-16": (16, 8, 4),

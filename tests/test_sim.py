@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kit import guest, kernel, machine, qemu
-from kit.bench import results, sim, symbols
+from kit.bench import results, sim, symbols, validate
 from kit.paths import GUEST
 from kit.run import Error
 
@@ -352,6 +352,7 @@ def made(base, other, again=None):
                                   "not_counted": 0}})
 
 
+LARGE, LARGER = [130, 131, 129, 130, 132, 128], [190, 191, 189, 190, 192, 188]
 NOISY, QUIET = [100, 110, 90, 105, 95, 100], [100, 101, 99, 100, 102, 98]
 
 
@@ -367,6 +368,22 @@ def test_verdict(other, again, says):
     [line] = sim.verdict(made(QUIET, other, again), "sharing")
     print(line)
     assert says in line
+
+
+@pytest.mark.parametrize("two, three, signs", [
+    (LARGE, LARGER, [1, 1]), (LARGE, LARGE, [1, 0]), (LARGER, LARGE, [1, -1]), (NOISY, LARGE, [0, 1])])
+def test_validation_judges_the_order(two, three, signs):
+    judged = validate.judge(["one", "two", "three"], {"one": QUIET, "two": two, "three": three})
+    print(*judged, sep="\n")
+    assert [sign for *_, sign in judged] == signs
+
+
+def test_validation_asks_for_what_there_is():
+    for experiment in validate.EXPERIMENTS:
+        m = machine.load(experiment.machine)
+        for variant in experiment.variants:
+            print(sim.task(variant.workload, m).row(1), sim.state(variant.state, "stack"))
+            assert m.costs() and len(experiment.variants) > 1
 
 
 def test_page_and_format(tmp_path):

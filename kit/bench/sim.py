@@ -169,7 +169,7 @@ def cpu_model(m):
     """QEMU's model of CPU: sizes of caches like the machine's, a vendor by which the kernel finds
     which CPUs share them, and no instructions that QEMU does byte by byte."""
     return (f"{m.costs().qemu_cpu},vendor=GenuineIntel,family=6,model=143,l3-cache=on,min-level=0x20,"
-            "-la57,-erms,-fsrm,+monitor")
+            "-la57,-erms,-fsrm,+monitor,+x2apic")
 
 
 def run(m, state, tasks, seed, round_ns=ROUND_NS, stop=None):
