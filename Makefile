@@ -105,4 +105,4 @@ clean: ## remove what was built; the git tree and the downloads stay
 	rm -rf $(addprefix $(OUT)/6.12/,stack base debug kasan checks guest *-types *.log) $(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it
-	rm -rf $(addprefix $(OUT)/,6.12 7.3 base ccache qemu qemu.lock herd herd.lock results profile.so sim.so) $(OUT)/profile-*
+	rm -rf $(addprefix $(OUT)/,6.12 7.3 base ccache qemu qemu.lock herd herd.lock results profile.so sim.so sim.lock) $(OUT)/profile-*

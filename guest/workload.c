@@ -14,9 +14,13 @@
  *   messages GROUPS PAIRS LOOPS threads|processes pipe|socket FIRST LAST
  *                                 ms until all groups of PAIRS senders and PAIRS receivers have sent
  *                                 LOOPS messages of 100 bytes from each to each, on CPUs FIRST to LAST
- *   sharing PROCESSES THREADS KIB WARM MS
+ *   sharing PROCESSES THREADS KIB WARM MS [pinned]
  *                                 steps per ms, of threads that share KIB with those of their process
- *                                 and sleep now and then, after WARM ms
+ *                                 and sleep now and then, after WARM ms; pinned: each to a CPU, those
+ *                                 of a process far apart
+ *   pipeline LANES STAGES LOOPS WARM
+ *                                 ms until LOOPS messages have gone through each lane, of STAGES
+ *                                 processes that hand them on and have two threads each, after WARM ms
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -31,6 +35,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -115,7 +120,7 @@ static void scatter(void)
 		if (random_number() % 2)
 			munmap(region, pages * PAGE);
 	}
-	sleep_us(SETTLE_US + random_number() % DELAY_US);
+	sleep_us(random_number() % DELAY_US);
 }
 
 /* The numbers from 0 on in an order of the seed's own. */
@@ -389,6 +394,7 @@ static void connect_all(struct group *group, bool use_socket)
 static void messages(int groups, bool threads, bool use_socket, int first, int last)
 {
 	int count = groups * pairs * 2, i, order[MOST_TASKS];
+	struct rlimit files = { 2 * MOST_TASKS, 2 * MOST_TASKS };
 	struct group *all_groups = calloc(groups, sizeof(*all_groups));
 	cpu_set_t allowed;
 	double begin;
@@ -400,6 +406,8 @@ static void messages(int groups, bool threads, bool use_socket, int first, int l
 		CPU_SET(i, &allowed);
 	if (sched_setaffinity(0, sizeof(allowed), &allowed))
 		err(1, "CPUs %d to %d", first, last);
+	if (setrlimit(RLIMIT_NOFILE, &files))
+		err(1, "setrlimit");
 	if (pipe(ready) || pipe(go) || pipe(done))
 		err(1, "pipe");
 	for (i = 0; i < groups; i++)
@@ -472,9 +480,9 @@ static uint64_t steps(int count)
 	return sum;
 }
 
-static void sharing(int processes, int threads, size_t kib, long warm_ms, long ms)
+static void sharing(int processes, int threads, size_t kib, long warm_ms, long ms, bool pinned)
 {
-	int order[SHARERS], i, thread;
+	int order[SHARERS], i, thread, cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	uint64_t before, count;
 	double begin;
 
@@ -500,7 +508,10 @@ static void sharing(int processes, int threads, size_t kib, long warm_ms, long m
 		shuffle(start_order, threads);
 		first_sharer = i * threads;
 		for (thread = 1; thread < threads; thread++)
-			start_thread(ANY, sharer, (void *)(uintptr_t)(first_sharer + thread));
+			start_thread(pinned ? (thread * processes + i) * cpus / (processes * threads) : ANY,
+				     sharer, (void *)(uintptr_t)(first_sharer + thread));
+		if (pinned)
+			pin(i * cpus / (processes * threads));
 		sharer((void *)(uintptr_t)first_sharer);
 		pthread_exit(NULL);
 	}
@@ -515,10 +526,78 @@ static void sharing(int processes, int threads, size_t kib, long warm_ms, long m
 	count = steps(processes * threads) - before;
 	begin = now_ns() - begin;
 	END();
+	if (!count)
+		errx(1, "no thread did anything");
 	printf("%.4f steps/ms\n", count / begin * 1e6);
 	shared->stop = true;
 	while (wait(NULL) > 0)
 		;
+}
+
+/* ---- a pipeline ---- */
+
+static int stage_in, stage_out;
+
+/* Takes a message, does some work on it, and hands it on. */
+static void *stage(void *unused)
+{
+	volatile uint64_t work = 1;
+	int i;
+
+	for (;;) {
+		receive(stage_in, 1);
+		for (i = 0; i < 1000; i++)
+			work = work * 6364136223846793005u + 1;
+		deliver(stage_out, 1);
+	}
+	return unused;
+}
+
+static void pipeline(int lanes, int stages, long count, long warm_ms)
+{
+	int first[MOST_PAIRS], last[MOST_PAIRS], order[MOST_PAIRS], ends[2], i, j, lane;
+	double begin;
+
+	if (lanes > MOST_PAIRS)
+		errx(2, "too many lanes");
+	shuffle(order, lanes);
+	for (i = 0; i < lanes; i++) {
+		lane = order[i];
+		if (pipe(ends))
+			err(1, "pipe");
+		first[lane] = ends[1];
+		for (j = 0; j < stages; j++) {
+			stage_in = ends[0];
+			if (pipe(ends))
+				err(1, "pipe");
+			stage_out = ends[1];
+			if (!start_process()) {
+				scatter();
+				start_thread(ANY, stage, NULL);
+				stage(NULL);
+			}
+		}
+		last[lane] = ends[0];
+		/* Two on their way, for the two threads of each. */
+		deliver(first[lane], 2);
+	}
+	begin = now_ns();
+	WARM();
+	while (now_ns() - begin < warm_ms * 1e6)
+		for (lane = 0; lane < lanes; lane++) {
+			receive(last[lane], 1);
+			deliver(first[lane], 1);
+		}
+	BEGIN();
+	begin = now_ns();
+	for (i = 0; i < count; i++)
+		for (lane = 0; lane < lanes; lane++) {
+			receive(last[lane], 1);
+			deliver(first[lane], 1);
+		}
+	begin = now_ns() - begin;
+	END();
+	printf("%.6f ms\n", begin / 1e6);
 }
 
 /* ---- */
@@ -550,6 +629,7 @@ int main(int argc, char **argv)
 	random_state = number(argv, 1) * 0x9e3779b97f4a7c15u + 1;
 	random_number();
 	scatter();
+	sleep_us(SETTLE_US);
 	if (argc == 6 && (!strcmp(kind, "bounce") || !strcmp(kind, "counters") ||
 			  !strcmp(kind, "ping-pong"))) {
 		cpu_a = number(argv, 3);
@@ -568,9 +648,11 @@ int main(int argc, char **argv)
 		loops = number(argv, 5);
 		messages(number(argv, 3), word(argv[6], "threads", "processes"),
 			 word(argv[7], "socket", "pipe"), number(argv, 8), number(argv, 9));
-	} else if (argc == 8 && !strcmp(kind, "sharing")) {
+	} else if ((argc == 8 || argc == 9) && !strcmp(kind, "sharing")) {
 		sharing(number(argv, 3), number(argv, 4), number(argv, 5), number(argv, 6),
-			number(argv, 7));
+			number(argv, 7), argc == 9 && word(argv[8], "pinned", "free"));
+	} else if (argc == 7 && !strcmp(kind, "pipeline")) {
+		pipeline(number(argv, 3), number(argv, 4), number(argv, 5), number(argv, 6));
 	} else {
 		errx(2, "no such workload, or not its arguments: %s", kind);
 	}

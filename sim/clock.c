@@ -478,8 +478,7 @@ void clock_new_cpu(int index)
 		fail("the CPUs have a thread each: it has to be -accel tcg,thread=single");
 	if (*qemu_halted(cpu->qemu) != (index != 0))
 		fail("CPUState.halted is not where it is in QEMU 10.0");
-	if (set.mwait)
-		offer_c1(cpu->qemu);
+	offer_c1(cpu->qemu);
 }
 
 void clock_start(void)

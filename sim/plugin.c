@@ -179,11 +179,11 @@ static void decode_two_bytes(const uint8_t *code, struct decoded *result)
 
 	switch (code[0]) {
 	case 0x01:
-		if (modrm == 0xc8 && set.mwait) {
+		if (modrm == 0xc8) {
 			result->executed = clock_monitor;
 			result->flags = READ_REGISTERS;
 		} else if (modrm == 0xc9) {
-			result->executed = set.mwait ? clock_mwait : clock_pause;
+			result->executed = clock_mwait;
 		} else if (modrm == 0xf8) {
 			result->cycles = SWAPGS;
 		} else if ((modrm >> 3 & 7) == 7 && modrm < 0xc0) {
@@ -339,7 +339,7 @@ static const struct {
 	NUMBER(nodes), NUMBER(ram_mib), NUMBER(l1_kib), NUMBER(l1_ways), NUMBER(l2_kib),
 	NUMBER(l2_ways), NUMBER(l3_kib), NUMBER(l3_ways), NUMBER(mhz), NUMBER(insn_ps),
 	NUMBER(smt_percent), NUMBER(store_percent), NUMBER(c1_exit_ps), NUMBER(ipi_ps),
-	NUMBER(mwait), NUMBER(quantum_ps), NUMBER(seed), NUMBER(at_wakeup), NUMBER(at_switch),
+	NUMBER(quantum_ps), NUMBER(seed), NUMBER(at_wakeup), NUMBER(at_switch),
 	NUMBER(per_cpu_offset),
 	{ "l2_ps", &set.found_ps[IN_L2] }, { "l3_ps", &set.found_ps[IN_L3] },
 	{ "core_ps", &set.found_ps[FROM_CORE] }, { "llc_ps", &set.found_ps[FROM_LLC] },

@@ -48,7 +48,7 @@ struct settings {
 	uint64_t l1_kib, l1_ways, l2_kib, l2_ways, l3_kib, l3_ways;
 	uint64_t mhz, insn_ps, smt_percent, store_percent;
 	uint64_t found_ps[FOUND];
-	uint64_t c1_exit_ps, ipi_ps, mwait;
+	uint64_t c1_exit_ps, ipi_ps;
 	uint64_t quantum_ps, seed;
 	/* Addresses in the kernel: what is executed at each wakeup and at each switch of tasks; an
 	 * array of what is added to the address of a percpu variable. */

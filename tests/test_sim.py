@@ -107,6 +107,25 @@ def test_ping_pong_is_counted(regions):
     assert {"try_to_wake_up", "pipe_read", "pipe_write"} <= set(functions)
 
 
+def test_clock_of_the_guest_is_simulated_time(regions):
+    """What a workload measures is what goes by on the plugin's clock, but for what is at both ends."""
+    for task, times in ((CHASES["far_dram"], 10000), (BOUNCES["other_socket"], 2 * 1000),
+                        (PING_PONG, 100)):
+        guest_us, plugin_us = (regions[task].value * times / 1e3,
+                               regions[task].counted["time_ps"] / 1e6)
+        print(f"{task.name}: {guest_us:.1f} us, by the plugin {plugin_us:.1f} us")
+        assert 0 < plugin_us - guest_us < 10
+
+
+def test_cpus_that_do_nothing_sleep(regions):
+    """Two CPUs that wake each other up are half idle, and all others are."""
+    region = regions[PING_PONG]
+    busy = sim.figures(region, SMALL)["busy"]
+    print(f"{busy:.1f} % busy, {region.counted['ended_sleeps']} sleeps ended")
+    assert 0.5 < busy * SMALL.cpus / 100 < 1.5
+    assert region.counted["ended_sleeps"] == pytest.approx(2 * 100, abs=10)
+
+
 def without_host(region):
     return {key: value for key, value in region.counted.items() if key != "host_s"}
 
@@ -114,15 +133,18 @@ def without_host(region):
 def test_same_seed_gives_the_same_and_another_does_not(built):
     """To the nanosecond, and to the last line that moved."""
     messages = sim.Task("hackbench", (1, 4, 10, "processes", "pipe", 0, 15))
-    one, again, other = (sim.run(SMALL, STATE, [messages], seed)[0] for seed in (1, 1, 2))
+    sharing = sim.Task("sharing", (2, 4, 64, 6, 2))
+    (shared, one), (_, again), (differently, other) = (
+        sim.run(SMALL, STATE, [sharing, messages], seed) for seed in (1, 1, 2))
     print(*(f"{region.value} ms, {region.counted['time_ps']} ps, "
             f"{region.counted['instructions']} instructions" for region in (one, again, other)), sep="\n")
     assert one.value == again.value and without_host(one) == without_host(again)
     assert one.counted["time_ps"] != other.counted["time_ps"]
-    # Not only who wins by some ns, but where things are.
-    sites = [{(address, pc) for _, address, pc, *_ in region.counted["sites"]}
-             for region in (one, other)]
-    assert len(sites[0] ^ sites[1]) > 100
+    # Not only who wins by some ns, but where things lie: what processes have mapped.
+    pages = [{int(address, 16) >> 12 for _, address, *_ in region.counted["sites"]
+              if 1 << 40 < int(address, 16) < symbols.KERNEL_HALF} for region in (shared, differently)]
+    print(f"pages of processes: {len(pages[0])} and {len(pages[1])}, both: {len(pages[0] & pages[1])}")
+    assert all(pages) and len(pages[0] & pages[1]) < min(map(len, pages)) / 2
 
 
 def test_stopped_run_ends(built):

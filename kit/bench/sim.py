@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from kit import guest, kernel, ktap, machine, qemu
 from kit.bench import cost, report, results, stats, symbols
 from kit.paths import BUILD, GUEST, LAYOUT, MAINLINE_BUILDS, ROOT
-from kit.run import Error, git, say, sh
+from kit.run import Error, git, lock, say, sh
 
 SOURCES = ROOT / "sim"
 QEMU_SERIES = "10.0"
@@ -77,6 +77,8 @@ WORKLOADS = {
     "sharing": Workload("sharing", results.Metric("steps/ms", "more", "steps per ms"),
                         lambda m: [m.sockets * m.llcs_per_socket, max(m.cores_per_llc * 3 // 4, 2),
                                    512, 60, 30]),
+    "pipeline": Workload("pipeline", results.Metric("ms", "less", "time of all messages"),
+                         lambda m: [m.sockets * m.llcs_per_socket, 3, 100, 20]),
     "ping-pong": Workload("ping-pong", results.Metric("ns", "less", "a byte there and back"),
                           _pair(500)),
     "bounce": Workload("bounce", results.Metric("ns", "less", "a line to the other CPU"),
@@ -132,13 +134,16 @@ def task(text, m):
 
 def plugin():
     """Compile the plugin, if it changed; give its path."""
-    path = BUILD / "sim.so"
+    path, part = BUILD / "sim.so", BUILD / "sim.so.part"
     sources = sorted(SOURCES.glob("*.[ch]"))
-    newest = max(source.stat().st_mtime for source in sources)
-    if not path.exists() or path.stat().st_mtime < newest:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        sh(["gcc", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-fvisibility=hidden", "-o", path,
-            *(source for source in sources if source.suffix == ".c")], timeout=120, capture=True)
+    with lock(BUILD / "sim.lock"):
+        newest = max(source.stat().st_mtime for source in sources)
+        if not path.exists() or path.stat().st_mtime < newest:
+            sh(["gcc", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-fvisibility=hidden",
+                "-o", part, *(source for source in sources if source.suffix == ".c")],
+               timeout=120, capture=True)
+            # Not written over: a guest may be running with it.
+            part.replace(path)
     return path
 
 
@@ -161,7 +166,7 @@ def options(m, system_map, seed, round_ns=ROUND_NS):
     return {"threads": m.threads_per_core, "cores_per_l2": m.cores_per_l2,
             "cores_per_llc": m.cores_per_llc, "llcs_per_socket": m.llcs_per_socket,
             "nodes": m.numa_nodes, "ram_mib": m.memory_mib,
-            **m.costs().options(m.cores_per_llc), "mwait": 1, "quantum_ps": round_ns * 1000,
+            **m.costs().options(m.cores_per_llc), "quantum_ps": round_ns * 1000,
             "seed": seed, **{option: address[name] for option, name in HOOKS.items()}}
 
 
