@@ -141,7 +141,7 @@ static void wake_up(void)
 		if (cpu->interrupts)
 			tcg_handle_interrupt(cpu->qemu, cpu->interrupts);
 		cpu->interrupts = 0;
-		report_woken(cpu);
+		report_woken();
 	}
 }
 
@@ -309,6 +309,24 @@ static void new_turns(void)
 	catch_up();
 }
 
+/*
+ * It had an interrupt already when it went to sleep. What else came meanwhile its APIC tells it
+ * of; what does not come by way of that is not to get lost.
+ */
+static void woken_by_itself(struct cpu *cpu)
+{
+	int others = cpu->interrupts & ~CPU_INTERRUPT_HARD;
+
+	cpu->halted = cpu->in_mwait = cpu->waking = false;
+	cpu->interrupts = 0;
+	unwatch(cpu);
+	if (!others)
+		return;
+	bql_lock_impl(__FILE__, __LINE__);
+	tcg_handle_interrupt(cpu->qemu, others);
+	bql_unlock();
+}
+
 /* Called at the begin of a block of code if the slice of a CPU is over, or a new one begins. */
 void clock_turn(unsigned int index, void *unused)
 {
@@ -331,8 +349,8 @@ void clock_turn(unsigned int index, void *unused)
 		new_turns();
 	last_begun = index;
 	turn = cpu;
-	/* It had an interrupt already when it went to sleep. */
-	cpu->halted = cpu->in_mwait = cpu->waking = false;
+	if (cpu->halted)
+		woken_by_itself(cpu);
 	cpu->touching++;
 	cpu->rate = set.threads == 2 && !sibling->halted ? set.smt_percent : 100;
 	if (cpu->clock >= round_end) {

@@ -73,7 +73,7 @@ static void access_memory(struct cpu *cpu, uint64_t address, struct qemu_plugin_
 		cost = cost * set.store_percent / 100;
 	/* Waiting for memory does not slow down a sibling. */
 	cpu->counted->spent += cost * 100 / cpu->rate;
-	report_access(cpu, found, kernel, cost);
+	report_access(found, kernel, cost);
 	if (MOVED(found))
 		report_transfer(found, address, line, pc);
 	entry->line = address >> LINE_BITS;
@@ -88,7 +88,7 @@ static bool just_touched(struct cpu *cpu, uint64_t address, bool write, uint64_t
 	if (entry->line != address >> LINE_BITS || entry->when != cpu->touching ||
 	    (write && !entry->writable))
 		return false;
-	report_access(cpu, IN_L1, pc >> 63, 0);
+	report_access(IN_L1, pc >> 63, 0);
 	return true;
 }
 

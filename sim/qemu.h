@@ -121,6 +121,7 @@ void bql_lock_impl(const char *file, int line);
 void bql_unlock(void);
 
 #define CF_PARALLEL 0x8000
+#define CPU_INTERRUPT_HARD 0x2
 #define QEMU_CLOCK_VIRTUAL 1
 
 /* What is below is as in QEMU 10.0; before use clock.c compares it with what is exported. */

@@ -55,9 +55,8 @@ static uint64_t hash(uint64_t a, uint64_t b)
 	return (a * 0x9e3779b97f4a7c15ULL ^ b * 0xc2b2ae3d27d4eb4fULL) >> 32;
 }
 
-void report_access(const struct cpu *cpu, enum found found, bool kernel, uint64_t cost)
+void report_access(enum found found, bool kernel, uint64_t cost)
 {
-	(void)cpu;
 	totals.found[kernel][found]++;
 	totals.cost[kernel] += cost;
 }
@@ -122,9 +121,8 @@ void report_switch(unsigned int index, void *unused)
 	totals.lost_tasks++;
 }
 
-void report_woken(const struct cpu *cpu)
+void report_woken(void)
 {
-	(void)cpu;
 	totals.ended_sleeps++;
 }
 
@@ -172,10 +170,10 @@ static void write_per_cpu(void)
 	int i;
 
 	fprintf(out, ", \"per_cpu\": [");
-	for (i = 0; set.per_cpu_offset && i < ncpus; i++) {
+	for (i = 0; i < ncpus; i++) {
 		if (!qemu_plugin_read_memory_vaddr(set.per_cpu_offset + i * sizeof(offset), bytes,
 						   sizeof(offset)))
-			break;
+			fail("no percpu offset of CPU %d in memory", i);
 		memcpy(&offset, bytes->data, sizeof(offset));
 		fprintf(out, "%s\"%" PRIx64 "\"", i ? ", " : "", offset);
 	}

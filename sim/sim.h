@@ -121,11 +121,11 @@ int64_t caches_line(uint64_t address);
 void report_start(void);
 void report_begin(uint64_t time);
 void report_end(uint64_t time);
-void report_access(const struct cpu *cpu, enum found found, bool kernel, uint64_t cost);
+void report_access(enum found found, bool kernel, uint64_t cost);
 void report_transfer(enum found found, uint64_t address, uint64_t line, uint64_t pc);
 void report_wakeup(unsigned int index, void *unused);
 void report_switch(unsigned int index, void *unused);
-void report_woken(const struct cpu *cpu);
+void report_woken(void);
 void report_busy(const struct cpu *cpu, uint64_t ps);
 
 #endif

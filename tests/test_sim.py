@@ -172,7 +172,7 @@ def start(accel, change):
     options of the plugin that are others, or None to leave them out."""
     program = qemu.find()
     system_map = "".join(f"{number:x} T {name}\n" for number, name in enumerate(sim.HOOKS.values(), 1))
-    chosen = sim.options(SMALL, system_map, 1) | {"out": "/dev/null"} | change
+    chosen = sim.options(SMALL, system_map, 1, 20) | {"out": "/dev/null"} | change
     text = ",".join([str(sim.plugin()), *(f"{k}={v}" for k, v in chosen.items() if v is not None)])
     done = subprocess.run([*program.command, *SMALL.qemu_args(sim.cpu_model(SMALL)), "-accel", accel,
                            "-nodefaults", "-display", "none", "-no-reboot", "-plugin", text, "-S",
@@ -211,7 +211,7 @@ def test_other_qemu_is_refused(monkeypatch, version):
 
 def test_kernel_without_a_place_to_count_at():
     with pytest.raises(Error, match="no ttwu_do_activate, __per_cpu_offset to count at"):
-        sim.options(SMALL, "1 T __switch_to_asm\n", 1)
+        sim.options(SMALL, "1 T __switch_to_asm\n", 1, 20)
 
 
 # ---- what is asked for ----

@@ -27,8 +27,9 @@ SOURCES = ROOT / "sim"
 QEMU_SERIES = "10.0"
 TIMEOUT = 3600
 # A CPU is ahead of another by so much at most, in ns. It is less than any way between two caches
-# takes, so that who is faster there has no advantage.
-ROUND_NS = 20
+# takes, so that who is faster there has no advantage. With many CPUs, QEMU takes too long for a round.
+ROUND_NS, LONG_ROUND_NS = 20, 100
+MANY_CPUS = 64
 SEEDS = 10
 # Added to the seeds of the control.
 OTHER_SEEDS = 1000
@@ -155,7 +156,7 @@ def check_qemu(m):
     return found
 
 
-def options(m, system_map, seed, round_ns=ROUND_NS):
+def options(m, system_map, seed, round_ns):
     """Give what the plugin has to know, {option: number}: the machine, the seed, where the kernel of
     a System.map (its text) does what. Error if that kernel has no such place."""
     address = {name: int(where, 16) for where, _, name in
@@ -170,6 +171,11 @@ def options(m, system_map, seed, round_ns=ROUND_NS):
             "seed": seed, **{option: address[name] for option, name in HOOKS.items()}}
 
 
+def default_round(m):
+    """How far the CPUs of a Machine may be apart, in ns."""
+    return ROUND_NS if m.cpus <= MANY_CPUS else LONG_ROUND_NS
+
+
 def cpu_model(m):
     """QEMU's model of CPU: sizes of caches like the machine's, a vendor by which the kernel finds
     which CPUs share them, and no instructions that QEMU does byte by byte."""
@@ -177,10 +183,11 @@ def cpu_model(m):
             "-la57,-erms,-fsrm,+monitor,+x2apic")
 
 
-def run(m, state, tasks, seed, round_ns=ROUND_NS, stop=None):
+def run(m, state, tasks, seed, round_ns=None, stop=None):
     """Boot a State on a Machine with a seed, run Tasks one after the other, and give a Region for each;
     setting `stop`, a threading.Event, ends it. Error if the run failed."""
     check_qemu(m)
+    round_ns = round_ns or default_round(m)
     out = LAYOUT.out(state.build)
     name = f"{m.name}-sim-{state.build}-{seed}-" + hashlib.sha256(
         repr((state, tasks, round_ns)).encode()).hexdigest()[:8]
@@ -218,7 +225,7 @@ def figures(region, m):
             "instructions": counted["instructions"] / 1e6}
 
 
-def collect(m, wanted, states, seeds, round_ns=ROUND_NS, types=False):
+def collect(m, wanted, states, seeds, round_ns, types=False):
     """Run a Task in States, the first of which the others are compared with, with so many seeds each,
     and, if there are others, the first one again with other seeds. Give a results.Result."""
     columns = {str(state): (state, 0) for state in states}
@@ -409,7 +416,8 @@ def command(args):
         states.insert(0, state(os.environ["AGAINST"], build))
     if len(set(states)) < len(states):
         raise Error(f"AGAINST={os.environ['AGAINST']}: is the same state; the control is measured anyway")
-    seeds, round_ns = number("SEEDS", SEEDS, 999), number("ROUND_NS", ROUND_NS, 100_000)
+    seeds, round_ns = number("SEEDS", SEEDS, 999), number(
+        "ROUND_NS", default_round(m), 100_000)
     types, save = cost.switch("FIELDS"), cost.switch("SAVE")
     check_qemu(m)
     for each in dict.fromkeys(s.build for s in states):
