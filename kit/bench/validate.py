@@ -45,9 +45,9 @@ EXPERIMENTS = (
         Variant("other socket", "ping-pong:0:16:300")),
                "nviennot/core-to-core-latency, of a line: 23, 107 and 197 ns"),
     Experiment("small groups", "epyc-2x2x8x2", (
-        Variant("groups of 2 CPUs", "hackbench:4:8:60:threads:pipe:0:63",
+        Variant("groups of 2 CPUs", "hackbench:5:20:20:threads:pipe:0:63",
                 "features=TTWU_QUEUE_L2,features=TTWU_QUEUE_L2_ON_CPU"),
-        Variant("the LLC's 16", "hackbench:4:8:60:threads:pipe:0:63")),
+        Variant("the LLC's 16", "hackbench:5:20:20:threads:pipe:0:63")),
                "M. Desnoyers, LKML 2023-08-22, hackbench on a 9654: 34 s and 49 s"),
 )
 
