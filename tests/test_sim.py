@@ -19,7 +19,7 @@ COSTS = SMALL.costs()
 STATE = sim.State("stack")
 # CPUs 0 and 1 are a core, 0 to 3 an LLC, 0 to 7 a socket.
 CORE, LLC, OTHER_LLC, OTHER_SOCKET = 1, 2, 4, 8
-# What else happens meanwhile, a tick for example.
+# What else happens meanwhile: a tick takes some 10 us, and what is measured about a millisecond.
 NEAR = 0.05
 
 
@@ -35,23 +35,26 @@ def chase(home, kib, loads):
     return sim.Task("chase", (0, home, kib, loads))
 
 
-def pair(kind, other):
-    return sim.Task(kind, (0, other, 1000))
+def pair(kind, other, times=1000):
+    return sim.Task(kind, (0, other, times))
 
 
-CHASES = {"l2": chase(0, 512, 20000), "l3": chase(0, 6144, 20000),
+CHASES = {"l2": chase(0, 512, 200000), "l3": chase(0, 6144, 100000),
           "dram": chase(0, 98304, 10000), "far_dram": chase(OTHER_SOCKET, 98304, 10000)}
-BOUNCES = {"other_core": pair("bounce", LLC), "other_llc": pair("bounce", OTHER_LLC),
-           "other_socket": pair("bounce", OTHER_SOCKET)}
+BOUNCES = {"other_core": pair("bounce", LLC, 20000), "other_llc": pair("bounce", OTHER_LLC, 5000),
+           "other_socket": pair("bounce", OTHER_SOCKET, 3000)}
 SHARED, ALONE = pair("counters", OTHER_LLC), pair("counters", CORE)
 SIBLINGS = pair("bounce", CORE)
 PING_PONG = sim.Task("ping-pong", (0, OTHER_LLC, 100))
+PIPELINE = sim.Task("pipeline", (2, 3, 20, 2))
+PINNED = sim.Task("sharing", (2, 4, 64, 6, 2, "pinned"))
 
 
 @pytest.fixture(scope="module")
 def regions(built):
     """{Task: Region}, all of one boot."""
-    tasks = [*CHASES.values(), *BOUNCES.values(), SIBLINGS, SHARED, ALONE, PING_PONG]
+    tasks = [*CHASES.values(), *BOUNCES.values(), SIBLINGS, SHARED, ALONE, PING_PONG,
+             PIPELINE, PINNED]
     return dict(zip(tasks, sim.run(SMALL, STATE, tasks, 1)))
 
 
@@ -107,9 +110,22 @@ def test_ping_pong_is_counted(regions):
     assert {"try_to_wake_up", "pipe_read", "pipe_write"} <= set(functions)
 
 
+def test_pipeline_hands_every_message_on(regions):
+    found = sim.figures(regions[PIPELINE], SMALL)
+    print(f"{regions[PIPELINE].value:.3f} ms; {found}")
+    # Of 20 messages in two lanes: three stages each, and the one that takes them in.
+    assert found["time"] > regions[PIPELINE].value > 0 and found["wakeups"] > 20 * 2
+
+
+def test_pinned_threads_stay_and_share_across_llcs(regions):
+    found = sim.figures(regions[PINNED], SMALL)
+    print(f"{regions[PINNED].value:.0f} steps/ms; {found}")
+    assert found["migrations"] <= 2 and found["llc"] + found["socket"] > 10 * found["core"] / 3
+
+
 def test_clock_of_the_guest_is_simulated_time(regions):
     """What a workload measures is what goes by on the plugin's clock, but for what is at both ends."""
-    for task, times in ((CHASES["far_dram"], 10000), (BOUNCES["other_socket"], 2 * 1000),
+    for task, times in ((CHASES["far_dram"], 10000), (BOUNCES["other_socket"], 2 * 3000),
                         (PING_PONG, 100)):
         guest_us, plugin_us = (regions[task].value * times / 1e3,
                                regions[task].counted["time_ps"] / 1e6)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from kit import guest, kernel, ktap, machine, qemu
 from kit.bench import cost, report, results, stats, symbols
-from kit.paths import BUILD, GUEST, LAYOUT, MAINLINE_BUILDS, ROOT
+from kit.paths import BUILD, GUEST, LAYOUT, ROOT
 from kit.run import Error, git, lock, say, sh
 
 SOURCES = ROOT / "sim"
