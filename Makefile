@@ -10,9 +10,17 @@ SHORT ?=
 SAVE ?=
 # A row of its table, to show where the instructions go.
 PROFILE ?=
-export BUILD MACHINE LINUX COMPARE SHORT SAVE PROFILE
 # For bench-host, bench-host-dir and report: see docs/measuring.md.
 export FULL ROUNDS WORKLOADS FEATURES STATES AS_IS NOISY SCHBENCH NAME DIR FROM BASE
+# For sim: what to run, in which state of the scheduler, against which other one, how often; 1 to
+# name the fields of the kernel's structures.
+WORKLOAD ?=
+STATE ?=
+AGAINST ?=
+SEEDS ?=
+FIELDS ?=
+ROUND_NS ?=
+export BUILD MACHINE LINUX COMPARE SHORT SAVE PROFILE WORKLOAD STATE AGAINST SEEDS FIELDS ROUND_NS
 
 # Outputs, python's and pytest's caches too, are all below one directory.
 OUT := $(or $(KIT_BUILD),$(CURDIR)/build)
@@ -28,7 +36,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
 .PHONY: help deps tree export refresh kernel boot shell selftest stress soak checks litmus bench-cost \
-	bench-host bench-host-dir report test clean distclean
+	bench-host bench-host-dir report sim sim-validate test clean distclean
 
 help: ## this list
 	@echo 'make TARGET [BUILD=stack|base|debug|kasan] [MACHINE=machines/NAME] [LINUX=directory|tarball]'
@@ -97,13 +105,19 @@ bench-host-dir: deps ## what bench-host needs, in one directory to copy to a hos
 report: deps ## all results in results/, or FROM=, on one page with plots
 	@$(KIT) report
 
+sim: deps ## WORKLOAD= on a simulated MACHINE=, in STATE= AGAINST= another, with SEEDS= seeds
+	@$(KIT) sim
+
+sim-validate: deps ## whether the simulation finds what was found on real machines (half an hour)
+	@$(KIT) sim-validate
+
 test: deps ## the tests: tools, each patch, configurations, kernel selftests on every machine
 	@mkdir -p $(OUT)
 	@$(PYTHON) -m pytest --basetemp=$(OUT)/pytest
 
 clean: ## remove what was built; the git tree and the downloads stay
-	rm -rf $(addprefix $(OUT)/6.12/,stack base debug kasan checks guest *.log) $(OUT)/pycache $(OUT)/pytest
+	rm -rf $(addprefix $(OUT)/6.12/,stack base debug kasan checks guest *-types *.log) $(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it
 	rm -rf $(addprefix $(OUT)/,6.12 7.3 base ccache qemu qemu.lock herd herd.lock results profile.so \
-		bench-host schbench) $(OUT)/profile-*
+		bench-host schbench sim.so sim.lock) $(OUT)/profile-*

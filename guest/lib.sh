@@ -39,3 +39,13 @@ feature() {
 	*) echo missing ;;
 	esac
 }
+
+# set_state FILE=VALUE,...: write to files below /sys/kernel/debug/sched and read back; end the job
+# if one does not last.
+set_state() {
+	for write in $(echo "$1" | tr , ' '); do
+		file=/sys/kernel/debug/sched/${write%%=*} value=${write#*=}
+		echo "$value" > "$file" || exit
+		grep -qw -- "$value" "$file" || { echo "# $write does not last"; exit 1; }
+	done
+}

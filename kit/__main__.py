@@ -28,6 +28,8 @@ COMMANDS = (
     ("bench-host", "kit.bench.host", "", "benchmarks on this host, features off and on by turns"),
     ("bench-host-dir", "kit.bench.pack", "", "a directory with what measures, to copy to a host"),
     ("report", "kit.bench.summary", "", "all saved results on one page"),
+    ("sim", "kit.bench.sim", "machine", "a workload on a simulated machine"),
+    ("sim-validate", "kit.bench.validate", "", "the simulation against real machines"),
 )
 
 

@@ -36,7 +36,7 @@ def build(build: str = "stack", layout=LAYOUT) -> Path:
         raise Error(f"no such BUILD: {build} (there are: {', '.join(FRAGMENTS)})")
     if (build, layout) in _built:
         return layout.out(build)
-    source, out = _source(build, layout), layout.out(build)
+    source, out = source_of(build, layout), layout.out(build)
     with lock(out.parent / f"{build}.lock"):
         out.mkdir(parents=True, exist_ok=True)
         log = out.parent / f"{build}.log"
@@ -68,7 +68,7 @@ def local_version(source, build) -> str:
     return NAMES[build] + tree + dirty
 
 
-def _source(build, layout) -> Path:
+def source_of(build, layout=LAYOUT) -> Path:
     """The source directory of a BUILD, made or brought up to date."""
     if build in MAINLINE_BUILDS:
         return mainline.ensure(layout)

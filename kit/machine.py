@@ -9,12 +9,14 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit import paths
+from kit import caches, paths
 from kit.run import Error
 
 # With this many active CPUs or fewer, what shares a cache is one small cache group.
 GROUP_MAX = 4
-# Above this APIC id a guest needs an emulated interrupt remapper.
+# CONFIG_NR_CPUS of configs/boot.config.
+CPUS_MAX = 512
+# Above this APIC id interrupts go by way of an IOMMU.
 APIC_ID_MAX = 254
 
 # key: (type, default); None where the file has to give a value
@@ -29,6 +31,7 @@ KEYS = {
     "nosmt": (bool, False),
     "numa_nodes": (int, 1),
     "numa_distances": (list, []),
+    "caches": (str, ""),
 }
 CPU_KEYS = "sockets * llcs_per_socket * cores_per_llc * threads_per_core"
 
@@ -59,6 +62,7 @@ class Machine:
     nosmt: bool
     numa_nodes: int
     numa_distances: list
+    caches: str = ""
 
     @property
     def cpus(self):
@@ -71,8 +75,25 @@ class Machine:
         """True if QEMU has to be told which cores share an L2 (it can from version 10 on)."""
         return self.cores_per_l2 > 1
 
-    def qemu_args(self):
-        """Give the QEMU arguments for CPUs, memory and nodes, as a list."""
+    def costs(self):
+        """Give the Caches of the machine; Error if its file names none."""
+        if not self.caches:
+            raise Error(f"{self.name}: cannot be simulated, as its file does not say which caches it "
+                        f"has; those that do: {', '.join(simulated())}")
+        return caches.load(self.caches)
+
+    def apic_id_last(self):
+        """The highest APIC id. Each level takes whole bits of it, so sizes that are no powers of two
+        leave holes."""
+        last = 0
+        for count in (self.sockets, self.llcs_per_socket, self.cores_per_llc // self.cores_per_l2,
+                      self.cores_per_l2, self.threads_per_core):
+            last = (last << (count - 1).bit_length()) + count - 1
+        return last
+
+    def qemu_args(self, cpu=None):
+        """Give the QEMU arguments for CPUs, memory and nodes, as a list; cpu: another model than the
+        usual."""
         smp = f"{self.cpus},sockets={self.sockets},dies={self.llcs_per_socket}"
         machine = "q35"
         if self.needs_smp_cache:
@@ -88,7 +109,9 @@ class Machine:
         # above the highest is answered from the highest: if that is the topology's, 1FH, QEMU 10
         # fails an assertion.
         args = ["-machine", machine, "-smp", smp, "-m", f"{self.memory_mib}M",
-                "-cpu", "max,vendor=GenuineIntel,l3-cache=on,min-level=0x20"]
+                "-cpu", cpu or "max,vendor=GenuineIntel,l3-cache=on,min-level=0x20"]
+        if self.apic_id_last() > APIC_ID_MAX:
+            args += ["-device", "intel-iommu,intremap=on,eim=on"]
         if self.numa_nodes == 1:
             return args
         memory = self.memory_mib // self.numa_nodes
@@ -153,7 +176,10 @@ def load(name_or_path):
     if path.suffix != ".toml":
         path = paths.MACHINES / f"{name_or_path}.toml"
         if not path.is_file():
-            raise Error(f"no machine called {name_or_path}; there are: {', '.join(names())}")
+            path = paths.SIMULATED / f"{name_or_path}.toml"
+        if not path.is_file():
+            raise Error(f"no machine called {name_or_path}; there are: {', '.join(names())}; and for "
+                        f"the simulation: {', '.join(_stems(paths.SIMULATED))}")
     try:
         values = tomllib.loads(path.read_text())
     except OSError as error:
@@ -167,8 +193,18 @@ def load(name_or_path):
 
 
 def names():
-    """Give the names of the machines in machines/, sorted."""
-    return sorted(path.stem for path in paths.MACHINES.glob("*.toml"))
+    """Give the names of the machines in machines/, which every boot test runs on, sorted."""
+    return _stems(paths.MACHINES)
+
+
+def simulated():
+    """Give the names of all machines whose caches are known, sorted: those in machines/simulated/, and
+    some of the others."""
+    return sorted(name for name in [*names(), *_stems(paths.SIMULATED)] if load(name).caches)
+
+
+def _stems(directory):
+    return sorted(path.stem for path in directory.glob("*.toml"))
 
 
 def _check(name, values):
@@ -189,6 +225,8 @@ def _check(name, values):
     machine = Machine(name, **full)
     _check_cpus(machine)
     _check_nodes(machine)
+    if machine.caches and machine.caches not in caches.names():
+        raise Error(f"caches: there is no {machine.caches}; there are: {', '.join(caches.names())}")
     return machine
 
 
@@ -200,16 +238,8 @@ def _check_cpus(m):
                     f"({m.cores_per_llc})")
     if m.nosmt and m.threads_per_core == 1:
         raise Error("nosmt: there is no SMT to switch off with threads_per_core = 1")
-    if m.cpus > 255:
-        raise Error(f"{CPU_KEYS}: {m.cpus} CPUs, more than the 255 supported")
-    # Each level takes whole bits of the APIC id, so sizes that are no powers of two leave holes.
-    apic_id = 0
-    for count in (m.sockets, m.llcs_per_socket, m.cores_per_llc // m.cores_per_l2,
-                  m.cores_per_l2, m.threads_per_core):
-        apic_id = (apic_id << (count - 1).bit_length()) + count - 1
-    if apic_id > APIC_ID_MAX:
-        raise Error(f"{CPU_KEYS}: the last CPU would have APIC id {apic_id}, more than the "
-                    f"{APIC_ID_MAX} supported; powers of two leave no holes")
+    if m.cpus > CPUS_MAX:
+        raise Error(f"{CPU_KEYS}: {m.cpus} CPUs, more than the {CPUS_MAX} supported")
 
 
 def _check_nodes(m):

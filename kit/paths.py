@@ -13,6 +13,9 @@ MAINLINE = "7.3"
 
 CONFIGS = ROOT / "configs"
 MACHINES = ROOT / "machines"
+# Machines for the simulation only, and what caches cost.
+SIMULATED = MACHINES / "simulated"
+CACHES = MACHINES / "caches"
 GUEST = ROOT / "guest"
 
 BUILDS = ("stack", "base", "debug", "kasan")

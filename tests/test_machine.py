@@ -3,7 +3,7 @@
 
 import pytest
 
-from kit import machine
+from kit import caches, machine, paths
 from kit.run import Error
 
 GOOD = {
@@ -43,9 +43,9 @@ BAD = [
     ({"numa_nodes": "2", "numa_distances": "[[10, 10], [10, 10]]"}, "numa_distances"),
     ({"numa_nodes": "2", "numa_distances": "[[10, 255], [255, 10]]"}, "numa_distances"),
     ({"numa_nodes": "2", "numa_distances": '[[10, "x"], [20, 10]]'}, "numa_distances"),
-    ({"cores_per_llc": "64"}, "cores_per_llc"),
-    # 180 CPUs, but the holes in the APIC ids take it over 255
-    ({"sockets": "3", "llcs_per_socket": "5", "cores_per_llc": "6"}, "cores_per_llc"),
+    ({"cores_per_llc": "65"}, "cores_per_llc"),
+    ({"caches": "5"}, "caches"),
+    ({"caches": '"of-nobody"'}, "caches"),
 ]
 
 
@@ -127,6 +127,79 @@ def test_l2_larger_than_a_group_with_nosmt_and_clusters(tmp_path):
                                                  "cores_per_llc": "8", "cores_per_l2": "4",
                                                  "nosmt": "true"}))
     assert [cpu.group for cpu in m.expected()] == [0, -1] * 4 + [8, -1] * 4
+
+
+def test_interrupts_of_many_cpus(tmp_path):
+    """By APIC ids, which have holes: 180 CPUs here."""
+    few = machine.load(write(tmp_path / "few.toml", {}))
+    many = machine.load(write(tmp_path / "many.toml", {"sockets": "3", "llcs_per_socket": "5",
+                                                       "cores_per_llc": "6"}))
+    print(few.apic_id_last(), many.apic_id_last())
+    assert (few.apic_id_last(), many.apic_id_last()) == (31, 2 * 128 + 4 * 16 + 5 * 2 + 1)
+    assert "intel-iommu" not in " ".join(few.qemu_args())
+    assert "intel-iommu,intremap=on,eim=on" in many.qemu_args()
+
+
+# name: (CPUs, LLCs, nodes)
+SIMULATED = {
+    "epyc-9654": (384, 24, 2),
+    "epyc-2x2x8": (32, 4, 2),
+    "epyc-2x2x8x2": (64, 4, 2),
+    "epyc-2x2x2": (16, 4, 2),
+    "epyc-milan": (128, 16, 4),
+    "epyc-milan-16": (16, 8, 4),
+    "spr-2x30x2": (120, 2, 1),
+    "spr-2x60x2": (240, 2, 2),
+    "two-ccx": (16, 2, 1),
+    "epyc-32": (32, 4, 2),
+    "epyc-9654-64": (64, 8, 2),
+    "spr-32": (32, 2, 1),
+}
+
+
+def test_every_simulated_machine_has_a_row():
+    assert set(machine.simulated()) == set(SIMULATED)
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_simulated(name):
+    m = machine.load(name)
+    cpus = m.expected()
+    options = m.costs().options(m.cores_per_llc)
+    print(f"{name}: {m.description}; {m.costs().description}, L3 {options['l3_kib']} KiB")
+    assert (len(cpus), len({cpu.llc for cpu in cpus}), len({cpu.node for cpu in cpus})) == (
+        SIMULATED[name])
+    assert all(type(value) is int and value > 0 for value in options.values())
+
+
+def test_machine_without_caches():
+    with pytest.raises(Error, match="one-llc: cannot be simulated.*epyc-2x2x8"):
+        machine.load("one-llc").costs()
+
+
+@pytest.mark.parametrize("old, new, says", [
+    ("ns = 14.0", "", r"l3.ns: must be a number above 0, is None"),
+    ("ns = 14.0", "ns = -1", r"l3.ns: must be a number above 0, is -1"),
+    ("ns = 14.0", "ns = true", r"l3.ns: must be a number"),
+    ("ns = 14.0", "ns = 2.0", r"ns: of l2, l3"),
+    ("mhz = 3550", "mhz = 3550.5", r"core.mhz: must be a whole number"),
+    ("mhz = 3550", "ghz = 4", r"core.ghz: unknown key"),
+    ("[l2]", "[l4]", r"l4: unknown"),
+    ("description", "descriptions", r"descriptions: unknown"),
+    ('qemu_cpu = "EPYC-Genoa"', "", r"qemu_cpu: missing"),
+    ('source = "the same: at least 14 cycles"', "", r"l2.source: missing"),
+    ("ways = 16", "ways = 7", r"l3.ways: 7 does not divide"),
+    ("[l3]", "[l3", r"not TOML"),
+])
+def test_bad_caches(tmp_path, monkeypatch, old, new, says):
+    text = (paths.CACHES / "epyc-9654.toml").read_text()
+    assert old in text
+    (tmp_path / "bad.toml").write_text(text.replace(old, new, 1))
+    monkeypatch.setattr(paths, "CACHES", tmp_path)
+    with pytest.raises(Error, match=says) as caught:
+        caches.load("bad")
+    print(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path}/bad.toml: ")
 
 
 def test_qemu_args():

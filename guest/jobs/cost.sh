@@ -10,11 +10,7 @@
 
 echo "TAP version 13"
 echo "1..1"
-for write in $(echo "$STATE" | tr , ' '); do
-	file=/sys/kernel/debug/sched/${write%%=*} value=${write#*=}
-	echo "$value" > "$file" || exit
-	grep -qw -- "$value" "$file" || { echo "# $write does not last"; exit 1; }
-done
+set_state "$STATE"
 block=0
 while [ $block -lt "$BLOCKS" ]; do
 	for row in $ROWS; do

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kit.run import Error
 
@@ -47,7 +47,8 @@ class Result:
     repeat: what is needed to do it again: the command, the commit of this repo, versions and
     settings, and where each metric has a command of its own, commands: {metric: str}; kernels:
     {name: {release, config, source ...}}; metrics: {name: Metric}; subjects: {name: Subject}; values:
-    {subject: {metric: [float for each block]}}.
+    {subject: {metric: [float for each block]}}; details: what an instrument found besides, {subject:
+    anything that JSON has}.
     """
     instrument: str
     machine: str
@@ -56,6 +57,7 @@ class Result:
     metrics: dict
     subjects: dict
     values: dict
+    details: dict = field(default_factory=dict)
 
 
 def save(result, path):

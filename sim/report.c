@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What happened between two marks: a line of JSON in the file set.out for each pair of them.
+ *
+ * Times in it are in ps, addresses in hex. "sites" are the places where lines went from one L2 to
+ * another: physical and virtual address, the instruction, and how often, from how far.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "sim.h"
+
+#define SITES (1 << 18)
+#define TASKS (1 << 16)
+/* Tries to find a free place in the tables. */
+#define TRIES 32
+#define SHOWN 4000
+#define FAR (FOUND - FROM_CORE)
+
+static const char *const names[FOUND] = {
+	"l1", "l2", "l3", "core", "llc", "socket", "dram", "far_dram",
+	"taken_core", "taken_llc", "taken_socket",
+};
+
+struct site {
+	uint64_t where, address, pc, total;
+	uint32_t count[FAR];
+};
+
+/* A task, by the address of its task_struct, and one more than the CPU it ran on last. */
+struct task {
+	uint64_t task;
+	uint32_t cpu;
+};
+
+static struct totals {
+	uint64_t found[2][FOUND], cost[2];
+	uint64_t wakeups, switches, migrations, llc_crossings, socket_crossings, ended_sleeps;
+	uint64_t lost_sites, lost_tasks;
+	uint64_t busy[MAX_LLCS];
+} totals;
+
+static struct site sites[SITES];
+static struct task tasks[TASKS];
+static FILE *out;
+static uint64_t begun, insns_before;
+static struct timespec cpu_before;
+static bool measuring;
+
+static uint64_t hash(uint64_t a, uint64_t b)
+{
+	return (a * 0x9e3779b97f4a7c15ULL ^ b * 0xc2b2ae3d27d4eb4fULL) >> 32;
+}
+
+void report_access(enum found found, bool kernel, uint64_t cost)
+{
+	totals.found[kernel][found]++;
+	totals.cost[kernel] += cost;
+}
+
+void report_transfer(enum found found, uint64_t address, uint64_t line, uint64_t pc)
+{
+	uint64_t where = (line << LINE_BITS | (address & ((1 << LINE_BITS) - 1))) + 1;
+	uint64_t place = hash(where, pc);
+	int i;
+
+	if (!measuring)
+		return;
+	for (i = 0; i < TRIES; i++, place++) {
+		struct site *site = &sites[place % SITES];
+
+		if (!site->total) {
+			site->where = where;
+			site->pc = pc;
+		}
+		if (site->where != where || site->pc != pc)
+			continue;
+		site->address = address;
+		site->count[found - FROM_CORE]++;
+		site->total++;
+		return;
+	}
+	totals.lost_sites++;
+}
+
+void report_wakeup(unsigned int index, void *unused)
+{
+	(void)index;
+	(void)unused;
+	totals.wakeups++;
+}
+
+/*
+ * __switch_to_asm(previous, next). What a task ran on last is known of those that have run since
+ * the begin of the warm-up.
+ */
+void report_switch(unsigned int index, void *unused)
+{
+	uint64_t task = read_register("rsi"), place = hash(task, 0);
+	const struct cpu *cpu = &cpus[index], *before;
+	int i;
+
+	(void)unused;
+	totals.switches++;
+	for (i = 0; i < TRIES; i++, place++) {
+		struct task *found = &tasks[place % TASKS];
+
+		if (found->task && found->task != task)
+			continue;
+		before = found->task ? &cpus[found->cpu] : cpu;
+		found->task = task;
+		found->cpu = index;
+		totals.migrations += before != cpu;
+		totals.llc_crossings += before->llc != cpu->llc;
+		totals.socket_crossings += before->socket != cpu->socket;
+		return;
+	}
+	totals.lost_tasks++;
+}
+
+void report_woken(void)
+{
+	totals.ended_sleeps++;
+}
+
+void report_busy(const struct cpu *cpu, uint64_t ps)
+{
+	totals.busy[cpu->llc] += ps;
+}
+
+static uint64_t all_insns(void)
+{
+	uint64_t sum = 0;
+	int i;
+
+	for (i = 0; i < ncpus; i++)
+		sum += cpus[i].counted->insns;
+	return sum;
+}
+
+/* time: that of the CPU that executes the mark, here and at the end. */
+void report_begin(uint64_t time)
+{
+	memset(&totals, 0, sizeof(totals));
+	memset(sites, 0, sizeof(sites));
+	insns_before = all_insns();
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_before);
+	begun = time;
+	measuring = true;
+}
+
+static int by_total(const void *a, const void *b)
+{
+	const struct site *x = a, *y = b;
+
+	if (x->total != y->total)
+		return x->total < y->total ? 1 : -1;
+	if (x->where != y->where)
+		return x->where > y->where ? 1 : -1;
+	return (x->pc > y->pc) - (x->pc < y->pc);
+}
+
+static void write_per_cpu(void)
+{
+	GByteArray *bytes = g_byte_array_new();
+	uint64_t offset;
+	int i;
+
+	fprintf(out, ", \"per_cpu\": [");
+	for (i = 0; i < ncpus; i++) {
+		if (!qemu_plugin_read_memory_vaddr(set.per_cpu_offset + i * sizeof(offset), bytes,
+						   sizeof(offset)))
+			fail("no percpu offset of CPU %d in memory", i);
+		memcpy(&offset, bytes->data, sizeof(offset));
+		fprintf(out, "%s\"%" PRIx64 "\"", i ? ", " : "", offset);
+	}
+	fprintf(out, "]");
+}
+
+static void write_tasks(void)
+{
+	bool first = true;
+	int i;
+
+	fprintf(out, ", \"tasks\": [");
+	for (i = 0; i < TASKS; i++) {
+		if (!tasks[i].task)
+			continue;
+		fprintf(out, "%s\"%" PRIx64 "\"", first ? "" : ", ", tasks[i].task);
+		first = false;
+	}
+	fprintf(out, "]");
+}
+
+static void write_sites(void)
+{
+	int i, j;
+
+	qsort(sites, SITES, sizeof(*sites), by_total);
+	fprintf(out, ", \"sites\": [");
+	for (i = 0; i < SHOWN && i < SITES && sites[i].total; i++) {
+		fprintf(out, "%s[\"%" PRIx64 "\", \"%" PRIx64 "\", \"%" PRIx64 "\"", i ? ", " : "",
+			sites[i].where - 1, sites[i].address, sites[i].pc);
+		for (j = 0; j < FAR; j++)
+			fprintf(out, ", %u", sites[i].count[j]);
+		fprintf(out, "]");
+	}
+	fprintf(out, "]");
+}
+
+static void write_number(const char *name, uint64_t number)
+{
+	fprintf(out, ", \"%s\": %" PRIu64, name, number);
+}
+
+void report_end(uint64_t time)
+{
+	struct timespec cpu_now;
+	int i, kernel;
+
+	if (!measuring)
+		return;
+	measuring = false;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_now);
+	fprintf(out, "{\"time_ps\": %" PRIu64 ", \"instructions\": %" PRIu64 ", \"host_s\": %.1f",
+		time - begun, all_insns() - insns_before,
+		cpu_now.tv_sec - cpu_before.tv_sec + (cpu_now.tv_nsec - cpu_before.tv_nsec) / 1e9);
+	write_number("wakeups", totals.wakeups);
+	write_number("switches", totals.switches);
+	write_number("migrations", totals.migrations);
+	write_number("llc_crossings", totals.llc_crossings);
+	write_number("socket_crossings", totals.socket_crossings);
+	write_number("ended_sleeps", totals.ended_sleeps);
+	write_number("lost_sites", totals.lost_sites);
+	write_number("lost_tasks", totals.lost_tasks);
+	for (kernel = 0; kernel < 2; kernel++) {
+		fprintf(out, ", \"%s\": {\"stalled_ps\": %" PRIu64, kernel ? "kernel" : "user",
+			totals.cost[kernel]);
+		for (i = 0; i < FOUND; i++)
+			fprintf(out, ", \"%s\": %" PRIu64, names[i], totals.found[kernel][i]);
+		fprintf(out, "}");
+	}
+	fprintf(out, ", \"busy_ps\": [");
+	for (i = 0; i <= cpus[ncpus - 1].llc; i++)
+		fprintf(out, "%s%" PRIu64, i ? ", " : "", totals.busy[i]);
+	fprintf(out, "], \"far\": [");
+	for (i = FROM_CORE; i < FOUND; i++)
+		fprintf(out, "%s\"%s\"", i > FROM_CORE ? ", " : "", names[i]);
+	fprintf(out, "]");
+	fprintf(out, ", \"moved_ps\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
+		set.found_ps[FROM_CORE], set.found_ps[FROM_LLC], set.found_ps[FROM_SOCKET]);
+	write_per_cpu();
+	write_tasks();
+	write_sites();
+	fprintf(out, "}\n");
+	if (fflush(out) || ferror(out))
+		fail("cannot write %s", set.out);
+}
+
+void report_start(void)
+{
+	out = fopen(set.out, "w");
+	if (!out)
+		fail("cannot open %s", set.out);
+}
