@@ -3,8 +3,10 @@
 same again; and what is made of its figures."""
 
 import copy
+import os
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,8 @@ STATE = sim.State("stack")
 CORE, LLC, OTHER_LLC, OTHER_SOCKET = 1, 2, 4, 8
 # What else happens meanwhile, a tick for example.
 NEAR = 0.05
+# What the loads, and what counts them, take themselves.
+LOAD_NS = 0.3
 
 
 # ---- in the guest ----
@@ -52,24 +56,30 @@ PINNED = sim.Task("sharing", (2, 4, 64, 6, 2, "pinned"))
 
 @pytest.fixture(scope="module")
 def regions(built):
-    """{Task: Region}, all of one boot."""
+    """{Task: Region}, the one in the middle of three boots: a tick, or a region that shares its sets
+    of the L3 with something else, is a matter of chance."""
     tasks = [*CHASES.values(), *BOUNCES.values(), SIBLINGS, SHARED, ALONE, PING_PONG,
              PIPELINE, PINNED]
-    return dict(zip(tasks, sim.run(SMALL, STATE, tasks, 1)))
+    guest.initramfs(guest.SMALL)
+    sim.plugin()
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        boots = list(pool.map(lambda seed: sim.run(SMALL, STATE, tasks, seed), (1, 2, 3)))
+    return {task: sorted(found, key=lambda region: region.value)[1]
+            for task, *found in zip(tasks, *boots)}
 
 
 @pytest.mark.parametrize("table", CHASES)
 def test_load_takes_what_the_machine_file_says(regions, table):
     found = regions[CHASES[table]].value
     print(f"{found:.2f} ns, in the file {COSTS.ns(table)}")
-    assert found == pytest.approx(COSTS.ns(table), rel=NEAR)
+    assert found == pytest.approx(COSTS.ns(table), rel=NEAR, abs=LOAD_NS)
 
 
 @pytest.mark.parametrize("table", BOUNCES)
 def test_line_bounces_at_what_the_machine_file_says(regions, table):
     found = regions[BOUNCES[table]].value
     print(f"{found:.2f} ns, in the file {COSTS.ns(table)}")
-    assert found == pytest.approx(COSTS.ns(table), rel=NEAR)
+    assert found == pytest.approx(COSTS.ns(table), rel=NEAR, abs=LOAD_NS)
 
 
 def test_line_stays_in_a_core(regions):
