@@ -674,7 +674,9 @@ def test_directory_runs_without_numpy(tmp_path):
     assert done.returncode == 0 and "These are medians" in done.stdout
     [path] = (tmp_path / "bench/results/here").glob("host-*.json")
     found = results.load(path)
-    assert all(value > 0 for metric in found.values["as it is"].values() for value in metric)
+    # hackbench tells milliseconds, of which a short run may have none.
+    [values] = found.values["as it is"].values()
+    assert values and all(value >= 0 for value in values)
 
 
 def test_directory_with_something_else_in_it(tmp_path):
