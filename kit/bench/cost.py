@@ -181,15 +181,15 @@ def measure(m, build, boot, size, state, stop=None):
 
 def collect(m, builds, size, repeat):
     """Measure BUILDs that are built on a Machine; give a results.Result."""
-    todo = [(boot, build, state) for boot in boots(m, size) for build in builds
-            for state in states(build) if state.memory or not boot.memory]
+    planned = [(boot, build, state) for boot in boots(m, size) for build in builds
+               for state in states(build) if state.memory or not boot.memory]
     # What was built, before somebody builds something else.
     kernels = {build: identity(build) for build in builds}
     stop = threading.Event()
     # Each guest takes one CPU of the host.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         futures = [pool.submit(measure, m, build, boot, size, state, stop)
-                   for boot, build, state in todo]
+                   for boot, build, state in planned]
         try:
             done = [future.result() for future in futures]
         except BaseException:
@@ -203,7 +203,7 @@ def collect(m, builds, size, repeat):
                 for build in builds for state in states(build)}
     metrics = {}
     values = {column: {} for column in subjects}
-    for (boot, _, state), found in zip(todo, done):
+    for (boot, _, state), found in zip(planned, done):
         for row in boot.rows:
             for i, (suffix, words, unit) in enumerate(row.figures):
                 metrics[row.name + suffix] = results.Metric(unit, "less", row.title + words)

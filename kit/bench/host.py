@@ -336,10 +336,10 @@ def command(_args=None):
     about, kernel = facts.gather(), facts.kernel()
     shape = facts.shape()
     subjects, left = states(wanted)
-    todo, more = choose(wanted, shape)
+    chosen, more = choose(wanted, shape)
     left |= more
     _introduce(about, kernel, subjects, left)
-    if not todo:
+    if not chosen:
         raise Error("there is nothing to run: install rt-tests (hackbench), perf, stress-ng, or "
                     "others of those above")
     name = wanted.name or facts.name(about)
@@ -355,8 +355,8 @@ def command(_args=None):
             raise Error(f"the host is not quiet: {words}. NOISY=1 measures nevertheless")
         if words:
             warn(f"the host is not quiet: {words}")
-        for number, workload in enumerate(todo, 1):
-            head = f"[{number}/{len(todo)}] {workload.title}"
+        for number, workload in enumerate(chosen, 1):
+            head = f"[{number}/{len(chosen)}] {workload.title}"
             words = host.wait_for_quiet()
             begin = time.monotonic()
             try:

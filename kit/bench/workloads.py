@@ -59,6 +59,9 @@ def all_of(pattern, count=None):
         found = [float(text) for text in re.findall(pattern, output, re.M)]
         if not found or count not in (None, len(found)):
             raise ValueError(f"{len(found)} figures in its output, not {count or 'one'}")
+        # hackbench tells milliseconds; nothing can be told against none.
+        if not all(found):
+            raise ValueError("a figure of 0 in its output: it ran for too short a time")
         return statistics.fmean(found)
     return read
 
