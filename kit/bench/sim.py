@@ -14,6 +14,7 @@ import json
 import os
 import re
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -242,6 +243,7 @@ def collect(m, wanted, states, seeds, round_ns, types=False):
             f"{WORKLOADS[wanted.name].metric.unit}, {region.counted['host_s']:.0f} s")
         return region
 
+    begin = time.monotonic()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         # Seed by seed, so that what is there after a while can be compared.
         futures = {(column, seed): pool.submit(one, column, seed)
@@ -267,8 +269,10 @@ def collect(m, wanted, states, seeds, round_ns, types=False):
     details = {column: hottest([regions[column, seed] for seed in range(1, seeds + 1)],
                                known(state.build, types))
                for column, (state, _) in columns.items() if column != CONTROL}
-    return results.Result(f"sim-{wanted.name}", m.name, repeat_info(m, wanted, states, seeds, round_ns),
-                          kernels, metrics, subjects, values, details)
+    repeat = repeat_info(m, wanted, states, seeds, round_ns)
+    repeat["seconds"] = round(time.monotonic() - begin)
+    return results.Result(f"sim-{wanted.name}", m.name, repeat, kernels, metrics, subjects, values,
+                          details)
 
 
 def repeat_info(m, wanted, states, seeds, round_ns):
@@ -279,7 +283,8 @@ def repeat_info(m, wanted, states, seeds, round_ns):
         words.append(f"STATE={states[-1].writes}")
     if len(states) > 1:
         words.append("AGAINST=" + ",".join(filter(None, (states[0].build, states[0].writes))))
-    return {"command": " ".join([*words, f"SEEDS={seeds}"]), "seeds": seeds, "round_ns": round_ns,
+    return {"command": " ".join([*words, f"SEEDS={seeds}"]), "seeds": seeds,
+            "workload": ":".join([wanted.name, *wanted.arguments]), "round_ns": round_ns,
             "commit": git(ROOT, "describe", "--always", "--dirty").out.strip(),
             "qemu": check_qemu(m), "machine": dataclasses.asdict(m),
             "caches": dataclasses.asdict(m.costs()),
@@ -419,6 +424,9 @@ def command(args):
     seeds, round_ns = number("SEEDS", SEEDS, 999), number(
         "ROUND_NS", default_round(m), 100_000)
     types, save = cost.switch("FIELDS"), cost.switch("SAVE")
+    name = os.environ.get("NAME") or wanted.name
+    if not re.fullmatch(r"[\w-]+", name):
+        raise Error(f"NAME={name}: cannot be part of the name of a file in results/")
     check_qemu(m)
     for each in dict.fromkeys(s.build for s in states):
         kernel.build(each)
@@ -432,7 +440,7 @@ def command(args):
     say("")
     for line in verdict(result, wanted.name):
         say(line)
-    path = (cost.RESULTS if save else BUILD / "results") / m.name / f"sim-{wanted.name}.json"
+    path = (cost.RESULTS if save else BUILD / "results") / m.name / f"sim-{name}.json"
     results.save(result, path)
     path.with_suffix(".md").write_text("\n".join(page(result)) + "\n")
     say(f"kept as {path} and {path.with_suffix('.md').name}")
