@@ -11,9 +11,10 @@
  *   bounce A B TIMES              ns until a line that CPU A has changed is changed by CPU B
  *   counters A B TIMES            ns of an increment, of two counters in one line
  *   ping-pong A B TIMES           ns of a byte through a pipe and back, between processes
- *   messages GROUPS PAIRS LOOPS threads|processes pipe|socket FIRST LAST
+ *   messages GROUPS PAIRS LOOPS threads|processes pipe|socket FIRST LAST [SLICE_US]
  *                                 ms until all groups of PAIRS senders and PAIRS receivers have sent
- *                                 LOOPS messages of 100 bytes from each to each, on CPUs FIRST to LAST
+ *                                 LOOPS messages of 100 bytes from each to each, on CPUs FIRST to LAST,
+ *                                 with a slice of their own of so many us
  *   sharing PROCESSES THREADS KIB WARM MS [pinned]
  *                                 steps per ms, of threads that share KIB with those of their process
  *                                 and sleep now and then, after WARM ms; pinned: each to a CPU, those
@@ -21,6 +22,9 @@
  *   pipeline LANES STAGES LOOPS WARM
  *                                 ms until LOOPS messages have gone through each lane, of STAGES
  *                                 processes that hand them on and have two threads each, after WARM ms
+ *   cyclic THREADS PERIOD_US TIMES
+ *                                 us that threads with SCHED_FIFO come late, on an average; all want to
+ *                                 run once in each period, for a tenth of it, on any CPU
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -37,6 +41,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -358,6 +363,24 @@ static struct task {
 	bool sends;
 } all_tasks[MOST_TASKS];
 static int pairs, loops, ready[2], go[2], done[2];
+static uint64_t slice_ns;
+
+/* struct sched_attr as far as its first version goes; no header of glibc's has it. */
+struct attributes {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+};
+
+static void set_slice(void)
+{
+	struct attributes attributes = { .size = sizeof(attributes), .runtime = slice_ns };
+
+	if (slice_ns && syscall(SYS_sched_setattr, 0, &attributes, 0))
+		err(1, "slice of %lu ns", slice_ns);
+}
 
 static void *message_task(void *argument)
 {
@@ -365,6 +388,7 @@ static void *message_task(void *argument)
 	struct pollfd wait = { go[0], POLLIN, 0 };
 	int i, j;
 
+	set_slice();
 	deliver(ready[1], 1);
 	if (poll(&wait, 1, -1) != 1)
 		err(1, "poll");
@@ -600,6 +624,61 @@ static void pipeline(int lanes, int stages, long count, long warm_ms)
 	printf("%.6f ms\n", begin / 1e6);
 }
 
+/* ---- real-time threads ---- */
+
+static double period_ns, first_ns;
+/* Of all threads, in the periods that count; and how many of them are done. */
+static _Atomic uint64_t late_ns;
+static _Atomic int threads_done;
+
+static void sleep_until(double ns)
+{
+	struct timespec t = { ns / 1e9, (uint64_t)ns % 1000000000 };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+}
+
+static void *cyclic_task(void *unused)
+{
+	struct sched_param parameters = { .sched_priority = 50 };
+	uint64_t late = 0;
+	long i;
+
+	if (sched_setscheduler(0, SCHED_FIFO, &parameters))
+		err(1, "SCHED_FIFO");
+	/* The first periods are there so that all are where they would be. */
+	for (i = -times / 10; i < times; i++) {
+		double due = first_ns + i * period_ns;
+
+		sleep_until(due);
+		if (i >= 0)
+			late += now_ns() - due;
+		while (now_ns() < due + period_ns / 10)
+			;
+	}
+	late_ns += late;
+	threads_done++;
+	return unused;
+}
+
+static void cyclic(int threads)
+{
+	int i;
+
+	first_ns = now_ns() + SETTLE_US * 1e3 + (times / 10 + 1) * period_ns;
+	for (i = 0; i < threads; i++) {
+		start_thread(ANY, cyclic_task, NULL);
+		sleep_us(random_number() % (SETTLE_US / threads + 1));
+	}
+	WARM();
+	sleep_until(first_ns - period_ns / 2);
+	BEGIN();
+	while (threads_done < threads)
+		sleep_us(period_ns / 1e3);
+	END();
+	printf("%.4f us\n", late_ns / 1e3 / threads / times);
+}
+
 /* ---- */
 
 static long number(char **argv, int i)
@@ -643,9 +722,10 @@ int main(int argc, char **argv)
 			ping_pong();
 	} else if (argc == 7 && !strcmp(kind, "chase")) {
 		chase(number(argv, 3), number(argv, 4), number(argv, 5), number(argv, 6));
-	} else if (argc == 10 && !strcmp(kind, "messages")) {
+	} else if ((argc == 10 || argc == 11) && !strcmp(kind, "messages")) {
 		pairs = number(argv, 4);
 		loops = number(argv, 5);
+		slice_ns = argc == 11 ? number(argv, 10) * 1000 : 0;
 		messages(number(argv, 3), word(argv[6], "threads", "processes"),
 			 word(argv[7], "socket", "pipe"), number(argv, 8), number(argv, 9));
 	} else if ((argc == 8 || argc == 9) && !strcmp(kind, "sharing")) {
@@ -653,6 +733,10 @@ int main(int argc, char **argv)
 			number(argv, 7), argc == 9 && word(argv[8], "pinned", "free"));
 	} else if (argc == 7 && !strcmp(kind, "pipeline")) {
 		pipeline(number(argv, 3), number(argv, 4), number(argv, 5), number(argv, 6));
+	} else if (argc == 6 && !strcmp(kind, "cyclic")) {
+		period_ns = number(argv, 4) * 1e3;
+		times = number(argv, 5);
+		cyclic(number(argv, 3));
 	} else {
 		errx(2, "no such workload, or not its arguments: %s", kind);
 	}

@@ -13,6 +13,8 @@ from kit.paths import ROOT
 from kit.run import Error, say
 
 BOOTS = "boots"
+# Begins the names of the instruments of make sim.
+SIM = "sim-"
 PAGE, MAIL = "README.md", "tables.txt"
 HEAD = ["case", "baseline (std%)", "compare% (std%)", "95 % interval", "A/A floor", "p", "verdict"]
 
@@ -110,6 +112,29 @@ def differences(runs):
         if len(set(values)) > 1:
             lines.append(f"{key} was not always the same: " + "; ".join(sorted(set(values))))
     return lines
+
+
+def simulated(files):
+    """Put Results of make sim, {file: Result}, together that are of the same kernels in the same states:
+    each workload's own figure becomes a metric. Give [(whole, {file: Result})]."""
+    alike = {}
+    for path, result in files.items():
+        key = (str(result.subjects), str(result.kernels), str(result.repeat.get("round_ns")))
+        alike.setdefault(key, {})[path] = result
+    found = []
+    for together in alike.values():
+        first = next(iter(together.values()))
+        whole = results.Result(SIM, first.machine, {"commands": {}}, first.kernels, {}, first.subjects,
+                               {name: {} for name in first.subjects})
+        for result in together.values():
+            own = result.instrument.removeprefix(SIM)
+            name = result.repeat.get("workload", own)
+            whole.metrics[name] = result.metrics[own]
+            whole.repeat["commands"][name] = result.repeat["command"]
+            for subject, values in result.values.items():
+                whole.values[subject][name] = values[own]
+        found.append((whole, together))
+    return found
 
 
 # ---- tables ----
@@ -249,10 +274,18 @@ def write(directory, base=None):
                 page += _cost(path, directory, result, written)
                 letter += cost_mail(result)
                 continue
+            if result.instrument.startswith(SIM):
+                continue
             judged = judge(result)
             page += _about(path, result)
             page += _judged(path.with_suffix(".svg"), directory, result, judged, written)
             letter += mail(result, judged)
+        sims = {path: result for path, result in here.items() if result.instrument.startswith(SIM)}
+        for number, (whole, together) in enumerate(simulated(sims)):
+            judged = judge(whole)
+            page += _about_simulated(together)
+            page += _judged(machine / f"sim-{number}.svg", directory, whole, judged, written)
+            letter += mail(whole, judged)
         runs = [result for result in here.values() if result.instrument == "host"]
         # On a host that has none of the base each kernel is compared with the usual one.
         known = any(base in run.kernels for run in runs)
@@ -289,6 +322,23 @@ def _about(path, result):
                      f"nothing ran, a hypervisor took up to {repeat['noise']['stolen']}")
     for name, reason in repeat.get("left_out", {}).items():
         lines.append(f"- not measured: {name}: {reason}")
+    return [*lines, ""]
+
+
+def _about_simulated(together):
+    """Say of Results of make sim, {file: Result}, what they are and where there is more."""
+    first = next(iter(together.values()))
+    lines = [f"### simulated: {' and '.join(first.kernels)}", "",
+             "What else was counted, and where lines moved: "
+             + ", ".join(f"[{path.stem}]({path.parent.name}/{path.stem}.md)" for path in together)
+             + ".", ""]
+    lines += [f"- {name}: {result.repeat['seeds']} seeds, at {result.repeat['commit']}, QEMU "
+              f"{result.repeat['qemu']}, {result.repeat['seconds'] / 60:.0f} minutes"
+              for name, result in ((path.stem, result) for path, result in together.items())
+              if "seconds" in result.repeat]
+    lines += [f"- kernel {name}: " + ", ".join(f"{key} {str(value)[:40]}"
+                                               for key, value in kernel.items())
+              for name, kernel in first.kernels.items()]
     return [*lines, ""]
 
 
