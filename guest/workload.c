@@ -627,6 +627,7 @@ static void pipeline(int lanes, int stages, long count, long warm_ms)
 /* ---- real-time threads ---- */
 
 static double period_ns, first_ns;
+static pthread_barrier_t all_there;
 /* Of all threads, in the periods that count; and how many of them are done. */
 static _Atomic uint64_t late_ns;
 static _Atomic int threads_done;
@@ -646,6 +647,7 @@ static void *cyclic_task(void *unused)
 
 	if (sched_setscheduler(0, SCHED_FIFO, &parameters))
 		err(1, "SCHED_FIFO");
+	pthread_barrier_wait(&all_there);
 	/* The first periods are there so that all are where they would be. */
 	for (i = -times / 10; i < times; i++) {
 		double due = first_ns + i * period_ns;
@@ -665,12 +667,14 @@ static void cyclic(int threads)
 {
 	int i;
 
-	first_ns = now_ns() + SETTLE_US * 1e3 + (times / 10 + 1) * period_ns;
+	pthread_barrier_init(&all_there, NULL, threads + 1);
 	for (i = 0; i < threads; i++) {
 		start_thread(ANY, cyclic_task, NULL);
-		sleep_us(random_number() % (SETTLE_US / threads + 1));
+		sleep_us(random_number() % DELAY_US);
 	}
+	first_ns = now_ns() + SETTLE_US * 1e3 + times / 10 * period_ns;
 	WARM();
+	pthread_barrier_wait(&all_there);
 	sleep_until(first_ns - period_ns / 2);
 	BEGIN();
 	while (threads_done < threads)
