@@ -3,6 +3,9 @@
 is known; what counts is the order of what they compare, not the size. That the simulation costs what its
 machine files say is checked by tests/test_sim.py."""
 
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from kit import guest, kernel, machine
@@ -54,15 +57,25 @@ EXPERIMENTS = (
 
 def measure(experiment, seeds):
     """Run an Experiment; give {variant's name: [figure for each seed]}."""
-    m = machine.load(experiment.machine)
-    values = {variant.name: [] for variant in experiment.variants}
-    for seed in range(1, seeds + 1):
-        for variant in experiment.variants:
-            [region] = sim.run(m, sim.state(variant.state, "stack"), [sim.task(variant.workload, m)],
-                               seed)
-            values[variant.name].append(region.value)
-            say(f"  {experiment.name}, {variant.name}, seed {seed}: {region.value:g}")
-    return values
+    m, stop = machine.load(experiment.machine), threading.Event()
+
+    def one(variant, seed):
+        [region] = sim.run(m, sim.state(variant.state, "stack"), [sim.task(variant.workload, m)],
+                           seed, stop=stop)
+        say(f"  {experiment.name}, {variant.name}, seed {seed}: {region.value:g}")
+        return region.value
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        futures = {(variant.name, seed): pool.submit(one, variant, seed)
+                   for seed in range(1, seeds + 1) for variant in experiment.variants}
+        try:
+            return {variant.name: [futures[variant.name, seed].result()
+                                   for seed in range(1, seeds + 1)]
+                    for variant in experiment.variants}
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def judge(names, values):
