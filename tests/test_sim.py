@@ -50,6 +50,8 @@ SHARED, ALONE = pair("counters", OTHER_LLC), pair("counters", CORE)
 SIBLINGS = pair("bounce", CORE)
 PING_PONG = sim.Task("ping-pong", (0, OTHER_LLC, 100))
 PIPELINE = sim.Task("pipeline", (2, 3, 20, 2))
+CYCLIC = sim.Task("cyclic", (24, 1000, 10))
+SLICES = sim.Task("hackbench", (1, 4, 20, "threads", "pipe", 0, 15, 100))
 PINNED = sim.Task("sharing", (2, 4, 64, 6, 2, "pinned"))
 
 
@@ -58,7 +60,7 @@ def regions(built):
     """{Task: Region}, the one in the middle of five boots: a tick, or a region that shares its sets
     of the L3 with something else, is a matter of chance."""
     tasks = [*CHASES.values(), *BOUNCES.values(), SIBLINGS, SHARED, ALONE, PING_PONG,
-             PIPELINE, PINNED]
+             PIPELINE, CYCLIC, SLICES, PINNED]
     guest.initramfs(guest.SMALL)
     sim.plugin()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -119,6 +121,20 @@ def test_ping_pong_is_counted(regions):
     functions = [row[0] for row in sim.hottest([regions[PING_PONG]], sim.known("stack"))["functions"]]
     print(*functions)
     assert {"try_to_wake_up", "pipe_read", "pipe_write"} <= set(functions)
+
+
+def test_realtime_threads_run_in_each_period(regions):
+    """More of them than CPUs: once in each period each wakes up, some have to wait, none for long."""
+    region = regions[CYCLIC]
+    print(f"{region.value:.1f} us late, {region.counted['wakeups']} wakeups")
+    assert region.counted["wakeups"] >= 24 * 10 and 0 < region.value < 200
+
+
+def test_messages_with_a_slice_arrive(regions):
+    """Each of 4 senders has sent each of 4 receivers 20 messages."""
+    region = regions[SLICES]
+    print(f"{region.value:.3f} ms, {region.counted['wakeups']} wakeups")
+    assert region.value > 0 and region.counted["wakeups"] > 8
 
 
 def test_pipeline_hands_every_message_on(regions):
