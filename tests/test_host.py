@@ -365,8 +365,8 @@ def made_ready(sched, tmp_path, monkeypatch):
     return tmp_path / "build/results/here"
 
 
-def run_these(monkeypatch, *todo):
-    monkeypatch.setattr(workloads, "every", lambda shape, size, python: list(todo))
+def run_these(monkeypatch, *chosen):
+    monkeypatch.setattr(workloads, "every", lambda shape, size, python: list(chosen))
 
 
 def test_measures_each_state_in_its_state(ready, sched, monkeypatch):

@@ -314,18 +314,21 @@ def test_simulations_are_put_together(tmp_path):
     """Those of the same kernels and states in a table, of each workload its own figure only; and
     those of another kernel in another."""
     for file, figure, release in (("sim-a", "gains", "k"), ("sim-b", "loses", "k"),
-                                  ("sim-c", "loses", "other")):
+                                  ("sim-c", "loses", "other"), ("sim-z", "gains", "k")):
         result = made("m", release=release)
         result.instrument = f"sim-{figure}"
         result.repeat = {"command": f"make sim NAME={file}", "commit": "c", "seeds": 10,
-                         "qemu": "10.0.2", "workload": f"{file}:1", "seconds": 600}
+                         "qemu": "10.0.2", "workload": f"{file}:1".replace("z", "a"),
+                         "seconds": 600}
         results.save(result, tmp_path / "m" / f"{file}.json")
     written = {path.name for path in summary.write(tmp_path)}
     page = (tmp_path / "README.md").read_text()
     print(page)
     assert {"sim-0.svg", "sim-1.svg"} <= written and page.count("| case |") == 2
     assert [page.count(f"\n| sim-{name}:1 |") for name in "abc"] == [1, 1, 1]
-    assert "[sim-a](m/sim-a.md), [sim-b](m/sim-b.md)." in page and "10 minutes" in page
+    # The same workload once more.
+    assert page.count("\n| sim-a:1 (sim-z) |") == 1
+    assert "[sim-a](m/sim-a.md), [sim-b](m/sim-b.md), [sim-z]" in page and "10 minutes" in page
     assert "rests" not in page and "make sim NAME=sim-b\n" in page
 
 

@@ -228,6 +228,23 @@ def figures(region, m):
             "instructions": counted["instructions"] / 1e6}
 
 
+def each_seed(one, names, seeds):
+    """Call one(stop, name, seed) for each of `names` and each seed from 1 on, as many at a time as there
+    are CPUs; give {(name, seed): what it gave}. If one fails, or this is interrupted, the
+    threading.Event `stop` is set and the rest is not begun."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        # Seed by seed, so that what is there after a while can be compared.
+        futures = {(name, seed): pool.submit(one, stop, name, seed)
+                   for seed in range(1, seeds + 1) for name in names}
+        try:
+            return {key: future.result() for key, future in futures.items()}
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
 def collect(m, wanted, states, seeds, round_ns, types=False):
     """Run a Task in States, the first of which the others are compared with, with so many seeds each,
     and, if there are others, the first one again with other seeds. Give a results.Result."""
@@ -235,27 +252,18 @@ def collect(m, wanted, states, seeds, round_ns, types=False):
     if len(states) > 1:
         columns[CONTROL] = (states[0], OTHER_SEEDS)
     kernels = {build: cost.identity(build) for build in dict.fromkeys(s.build for s in states)}
-    stop, done, todo = threading.Event(), Counter(), len(columns) * seeds
+    done, planned = Counter(), len(columns) * seeds
 
-    def one(column, seed):
+    def one(stop, column, seed):
         state, added = columns[column]
         region = run(m, state, [wanted], seed + added, round_ns, stop)[0]
         done["runs"] += 1
-        say(f"  {done['runs']} of {todo}: {column}, seed {seed + added}: {region.value:g} "
+        say(f"  {done['runs']} of {planned}: {column}, seed {seed + added}: {region.value:g} "
             f"{WORKLOADS[wanted.name].metric.unit}, {region.counted['host_s']:.0f} s")
         return region
 
     begin = time.monotonic()
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        # Seed by seed, so that what is there after a while can be compared.
-        futures = {(column, seed): pool.submit(one, column, seed)
-                   for seed in range(1, seeds + 1) for column in columns}
-        try:
-            regions = {key: future.result() for key, future in futures.items()}
-        except BaseException:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    regions = each_seed(one, columns, seeds)
     if kernels != {build: cost.identity(build) for build in kernels}:
         raise Error("a kernel was built anew meanwhile, or its source is another now: nobody knows "
                     "which one was measured")

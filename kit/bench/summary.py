@@ -126,9 +126,11 @@ def simulated(files):
         first = next(iter(together.values()))
         whole = results.Result(SIM, first.machine, {"commands": {}}, first.kernels, {}, first.subjects,
                                {name: {} for name in first.subjects})
-        for result in together.values():
+        for path, result in together.items():
             own = result.instrument.removeprefix(SIM)
             name = result.repeat.get("workload", own)
+            if name in whole.metrics:
+                name = f"{name} ({path.stem})"
             whole.metrics[name] = result.metrics[own]
             whole.repeat["commands"][name] = result.repeat["command"]
             for subject, values in result.values.items():

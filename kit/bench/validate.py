@@ -3,9 +3,6 @@
 is known; what counts is the order of what they compare, not the size. That the simulation costs what its
 machine files say is checked by tests/test_sim.py."""
 
-import os
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from kit import guest, kernel, machine
@@ -57,25 +54,17 @@ EXPERIMENTS = (
 
 def measure(experiment, seeds):
     """Run an Experiment; give {variant's name: [figure for each seed]}."""
-    m, stop = machine.load(experiment.machine), threading.Event()
+    m = machine.load(experiment.machine)
+    variants = {variant.name: variant for variant in experiment.variants}
 
-    def one(variant, seed):
-        [region] = sim.run(m, sim.state(variant.state, "stack"), [sim.task(variant.workload, m)],
-                           seed, stop=stop)
-        say(f"  {experiment.name}, {variant.name}, seed {seed}: {region.value:g}")
+    def one(stop, name, seed):
+        [region] = sim.run(m, sim.state(variants[name].state, "stack"),
+                           [sim.task(variants[name].workload, m)], seed, stop=stop)
+        say(f"  {experiment.name}, {name}, seed {seed}: {region.value:g}")
         return region.value
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        futures = {(variant.name, seed): pool.submit(one, variant, seed)
-                   for seed in range(1, seeds + 1) for variant in experiment.variants}
-        try:
-            return {variant.name: [futures[variant.name, seed].result()
-                                   for seed in range(1, seeds + 1)]
-                    for variant in experiment.variants}
-        except BaseException:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    found = sim.each_seed(one, variants, seeds)
+    return {name: [found[name, seed] for seed in range(1, seeds + 1)] for name in variants}
 
 
 def judge(names, values):
