@@ -15,6 +15,8 @@
  *                                 ms until all groups of PAIRS senders and PAIRS receivers have sent
  *                                 LOOPS messages of 100 bytes from each to each, on CPUs FIRST to LAST,
  *                                 with a slice of their own of so many us
+ *   rate GROUPS PAIRS WARM MS threads|processes pipe|socket FIRST LAST [SLICE_US]
+ *                                 messages per ms of such groups that go on sending, after WARM ms
  *   sharing PROCESSES THREADS KIB WARM MS [pinned]
  *                                 steps per ms, of threads that share KIB with those of their process
  *                                 and sleep now and then, after WARM ms; pinned: each to a CPU, those
@@ -362,7 +364,11 @@ static struct task {
 	int number;
 	bool sends;
 } all_tasks[MOST_TASKS];
+/* Without a number of loops they go on, and receivers count. */
 static int pairs, loops, ready[2], go[2], done[2];
+static struct {
+	ALIGNED volatile uint64_t messages;
+} *received;
 static uint64_t slice_ns;
 
 /* struct sched_attr as far as its first version goes; no header of glibc's has it. */
@@ -392,12 +398,15 @@ static void *message_task(void *argument)
 	deliver(ready[1], 1);
 	if (poll(&wait, 1, -1) != 1)
 		err(1, "poll");
-	for (i = 0; i < loops; i++)
+	for (i = 0; !loops || i < loops; i++)
 		for (j = 0; j < pairs; j++) {
-			if (task->sends)
+			if (task->sends) {
 				deliver(task->group->out[j], MESSAGE);
-			else
-				receive(task->group->in[task->number], MESSAGE);
+				continue;
+			}
+			receive(task->group->in[task->number], MESSAGE);
+			if (!loops)
+				received[task - all_tasks].messages++;
 		}
 	deliver(done[1], 1);
 	return NULL;
@@ -415,13 +424,13 @@ static void connect_all(struct group *group, bool use_socket)
 	}
 }
 
-static void messages(int groups, bool threads, bool use_socket, int first, int last)
+/* All tasks of a number of groups, about to wait for go; give how many. */
+static int start_tasks(int groups, bool threads, bool use_socket, int first, int last)
 {
 	int count = groups * pairs * 2, i, order[MOST_TASKS];
 	struct rlimit files = { 2 * MOST_TASKS, 2 * MOST_TASKS };
 	struct group *all_groups = calloc(groups, sizeof(*all_groups));
 	cpu_set_t allowed;
-	double begin;
 
 	if (!all_groups || count > MOST_TASKS || pairs > MOST_PAIRS)
 		errx(2, "too many tasks");
@@ -452,6 +461,14 @@ static void messages(int groups, bool threads, bool use_socket, int first, int l
 	receive(ready[0], count);
 	/* They are about to sleep in poll(). */
 	sleep_us(1000 + random_number() % DELAY_US);
+	return count;
+}
+
+static void messages(int groups, bool threads, bool use_socket, int first, int last)
+{
+	int count = start_tasks(groups, threads, use_socket, first, last);
+	double begin;
+
 	WARM();
 	sleep_us(200);
 	BEGIN();
@@ -461,6 +478,47 @@ static void messages(int groups, bool threads, bool use_socket, int first, int l
 	begin = now_ns() - begin;
 	END();
 	printf("%.6f ms\n", begin / 1e6);
+}
+
+/* A third of the time goes fast, so that the threads are where they would be. */
+static void warm_up(long ms)
+{
+	sleep_us(ms * 1000 / 3);
+	WARM();
+	sleep_us(ms * 1000 * 2 / 3);
+}
+
+static uint64_t all_received(int count)
+{
+	uint64_t sum = 0;
+	int i;
+
+	for (i = 0; i < count; i++)
+		sum += received[i].messages;
+	return sum;
+}
+
+static void rate(int groups, long warm_ms, long ms, bool threads, bool use_socket, int first,
+		 int last)
+{
+	uint64_t before;
+	double begin;
+	int count;
+
+	received = map(MOST_TASKS * sizeof(*received), MAP_SHARED);
+	count = start_tasks(groups, threads, use_socket, first, last);
+	deliver(go[1], 1);
+	warm_up(warm_ms);
+	BEGIN();
+	begin = now_ns();
+	before = all_received(count);
+	sleep_us(ms * 1000);
+	before = all_received(count) - before;
+	begin = now_ns() - begin;
+	END();
+	if (!before)
+		errx(1, "no message came");
+	printf("%.4f messages/ms\n", before / begin * 1e6);
 }
 
 /* ---- sharing ---- */
@@ -539,10 +597,7 @@ static void sharing(int processes, int threads, size_t kib, long warm_ms, long m
 		sharer((void *)(uintptr_t)first_sharer);
 		pthread_exit(NULL);
 	}
-	/* A third of the time goes fast, so that the threads are where they would be. */
-	sleep_us(warm_ms * 1000 / 3);
-	WARM();
-	sleep_us(warm_ms * 1000 * 2 / 3);
+	warm_up(warm_ms);
 	BEGIN();
 	begin = now_ns();
 	before = steps(processes * threads);
@@ -732,6 +787,12 @@ int main(int argc, char **argv)
 		slice_ns = argc == 11 ? number(argv, 10) * 1000 : 0;
 		messages(number(argv, 3), word(argv[6], "threads", "processes"),
 			 word(argv[7], "socket", "pipe"), number(argv, 8), number(argv, 9));
+	} else if ((argc == 11 || argc == 12) && !strcmp(kind, "rate")) {
+		pairs = number(argv, 4);
+		slice_ns = argc == 12 ? number(argv, 11) * 1000 : 0;
+		rate(number(argv, 3), number(argv, 5), number(argv, 6),
+		     word(argv[7], "threads", "processes"), word(argv[8], "socket", "pipe"),
+		     number(argv, 9), number(argv, 10));
 	} else if ((argc == 8 || argc == 9) && !strcmp(kind, "sharing")) {
 		sharing(number(argv, 3), number(argv, 4), number(argv, 5), number(argv, 6),
 			number(argv, 7), argc == 9 && word(argv[8], "pinned", "free"));

@@ -25,6 +25,8 @@ def pytest_configure(config):
         raise KeyboardInterrupt
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
+    # It is ignored in the background of a script, and by all that the tests interrupt then.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish(session, exitstatus):

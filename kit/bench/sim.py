@@ -76,6 +76,9 @@ def _pair(times):
 WORKLOADS = {
     "hackbench": Workload("messages", results.Metric("ms", "less", "time of all messages"),
                           _hackbench),
+    "hackbench-rate": Workload("rate", results.Metric("messages/ms", "more", "messages per ms"),
+                               lambda m: [max(m.cpus // 16, 1), 8, 90, 20, "threads", "pipe", 0,
+                                          m.cpus - 1]),
     "sharing": Workload("sharing", results.Metric("steps/ms", "more", "steps per ms"),
                         lambda m: [m.sockets * m.llcs_per_socket, max(m.cores_per_llc * 3 // 4, 2),
                                    512, 60, 30]),
