@@ -364,8 +364,8 @@ static struct task {
 	int number;
 	bool sends;
 } all_tasks[MOST_TASKS];
-/* Without a number of loops they go on, and receivers count. */
 static int pairs, loops, ready[2], go[2], done[2];
+/* If there are these, receivers count in them, and nobody stops after so many loops. */
 static struct {
 	ALIGNED volatile uint64_t messages;
 } *received;
@@ -398,14 +398,14 @@ static void *message_task(void *argument)
 	deliver(ready[1], 1);
 	if (poll(&wait, 1, -1) != 1)
 		err(1, "poll");
-	for (i = 0; !loops || i < loops; i++)
+	for (i = 0; received || i < loops; i++)
 		for (j = 0; j < pairs; j++) {
 			if (task->sends) {
 				deliver(task->group->out[j], MESSAGE);
 				continue;
 			}
 			receive(task->group->in[task->number], MESSAGE);
-			if (!loops)
+			if (received)
 				received[task - all_tasks].messages++;
 		}
 	deliver(done[1], 1);
@@ -605,8 +605,10 @@ static void sharing(int processes, int threads, size_t kib, long warm_ms, long m
 	count = steps(processes * threads) - before;
 	begin = now_ns() - begin;
 	END();
-	if (!count)
-		errx(1, "no thread did anything");
+	for (i = 0; i < processes * threads; i++) {
+		if (!shared->of[i].steps)
+			errx(1, "thread %d did nothing", i);
+	}
 	printf("%.4f steps/ms\n", count / begin * 1e6);
 	shared->stop = true;
 	while (wait(NULL) > 0)

@@ -398,3 +398,74 @@ def test_cover_letter_quotes_the_results():
     wrong = [figures for figures in quoted if not is_quoted(figures, rows)]
     print(quoted)
     assert len(quoted) > 4 and min(map(len, quoted)) == 5 and wrong == []
+
+
+def simulated():
+    """What the committed page says of simulations of one machine: {(section, case): (compare%, from,
+    to, verdict)}. A section is the subject and what it is compared with."""
+    found, section, here = {}, None, False
+    for line in (ROOT / "results/README.md").read_text().splitlines():
+        if line.startswith("## "):
+            here = line == "## epyc-2x2x8"
+        if match := re.fullmatch(r"\*\*(.*)\*\* against (.*)", line):
+            section = match[0]
+        row = [cell.strip() for cell in line.split("|")[1:-1]]
+        if here and len(row) == 7 and (interval := re.fullmatch(r"(\S+) to (\S+)", row[3])):
+            assert (section, row[0]) not in found, "measured twice"
+            found[section, row[0]] = (row[2].split()[0], *interval.groups(), row[6].split(" (")[0])
+    return found
+
+
+def quoted_rows(text):
+    """The rows of a table of simulations: [(case, what is said of ours, of mainline's)]."""
+    begin = text.index("| | | `SCHED_CACHE` | mainline 7.3.4 |")
+    table = text[begin:text.index("\n\n", begin)].splitlines()[2:]
+    return [(row[1].strip("` "), row[2].strip(), row[3].strip()) for row in
+            ([cell.strip() for cell in line.split("|")[1:-1]] for line in table)]
+
+
+def said(row):
+    """How such a table quotes a row of simulated()."""
+    compare, low, high, verdict = row
+    change, low, high = (f"{float(x):+.1f}" for x in (compare, low, high))
+    return f"{change} % ({low} to {high}) {verdict}"
+
+
+OURS = "**stack features=SCHED_CACHE** against stack features=NO_SCHED_CACHE"
+MAINLINE = "**7.3 llc_balancing/enabled=1** against 7.3 llc_balancing/enabled=0"
+
+
+def test_measuring_quotes_the_simulations():
+    """All of cache-aware scheduling that is in results/, and nothing else."""
+    rows, page = quoted_rows((ROOT / "docs/measuring.md").read_text()), simulated()
+    print(*rows, sep="\n")
+    for case, *quotes in rows:
+        expected = [said(page[section, case]) if (section, case) in page else "not run"
+                    for section in (OURS, MAINLINE)]
+        assert quotes == expected, case
+    assert {case for case, *_ in rows} == {case for section, case in page if section in (OURS, MAINLINE)}
+
+
+def test_readme_quotes_a_simulation():
+    """Of the processes that share memory, in whole percents."""
+    text = " ".join((ROOT / "README.md").read_text().split())
+    quoted = re.search(r"are (\d+) % faster with `SCHED_CACHE` \(95 %: (\d+) to (\d+)\), and (\d+) % with "
+                       r"mainline 7.3.4's cache-aware scheduling \((\d+) to (\d+)\)", text).groups()
+    page, case = simulated(), "sharing:4:6:512:150:30"
+    assert page[OURS, case][-1] == page[MAINLINE, case][-1] == "GAIN"
+    expected = [f"{float(x):.0f}" for section in (OURS, MAINLINE) for x in page[section, case][:3]]
+    print(quoted)
+    assert list(quoted) == expected
+
+
+def test_cover_letter_quotes_the_simulations():
+    """Each pair of figures is that of a case, with the verdicts in the line below."""
+    text = (LAYOUT.patches / "cover-letter.txt").read_text()
+    figure, verdict = r"([+-][\d.]+)% (\(.*?\))", "(GAIN|LOSS|-)"
+    quoted = {(f"{a} % {b} {c}", f"{d} % {e} {f}") for a, b, d, e, c, f in
+              re.findall(rf"^ +{figure} +{figure}\n +{verdict} +{verdict}$", text, re.M)}
+    page = simulated()
+    expected = {tuple(said(page[section, case]).replace("no verdict", "-") for section in (OURS, MAINLINE))
+                for section, case in page if section == OURS and (MAINLINE, case) in page}
+    print(*quoted, sep="\n")
+    assert len(quoted) == text.count(" GAIN\n") + text.count(" -\n") >= 4 and quoted <= expected

@@ -52,7 +52,7 @@ PING_PONG = sim.Task("ping-pong", (0, OTHER_LLC, 100))
 PIPELINE = sim.Task("pipeline", (2, 3, 20, 2))
 CYCLIC = sim.Task("cyclic", (24, 1000, 10))
 SLICES = sim.Task("hackbench", (1, 4, 20, "threads", "pipe", 0, 15, 100))
-RATE = sim.Task("hackbench-rate", (1, 4, 6, 4, "processes", "socket", 0, 15))
+RATE, RATES = (sim.Task("hackbench-rate", (1, 4, 6, ms, "processes", "socket", 0, 15)) for ms in (4, 8))
 PINNED = sim.Task("sharing", (2, 4, 64, 6, 2, "pinned"))
 
 
@@ -61,7 +61,7 @@ def regions(built):
     """{Task: Region}, the one in the middle of five boots: a tick, or a region that shares its sets
     of the L3 with something else, is a matter of chance."""
     tasks = [*CHASES.values(), *BOUNCES.values(), SIBLINGS, SHARED, ALONE, PING_PONG,
-             PIPELINE, CYCLIC, SLICES, RATE, PINNED]
+             PIPELINE, CYCLIC, SLICES, RATE, RATES, PINNED]
     guest.initramfs(guest.SMALL)
     sim.plugin()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -139,12 +139,15 @@ def test_messages_with_a_slice_arrive(regions):
 
 
 def test_rate_is_of_the_time_asked_for(regions):
-    """4 ms, in which tasks that sleep have to be woken up for some of the messages."""
-    region = regions[RATE]
-    found = sim.figures(region, SMALL)
-    print(f"{region.value:.0f} messages/ms; {found}")
-    assert found["time"] == pytest.approx(4, abs=0.2)
-    assert region.value * found["time"] > found["wakeups"] / 2 > 8
+    """Of 4 ms and of 8, after a warm-up each, about the same; and some of the messages wake somebody."""
+    (short, long), figures = (regions[RATE], regions[RATES]), [sim.figures(regions[task], SMALL)
+                                                              for task in (RATE, RATES)]
+    for region, found in zip((short, long), figures):
+        print(f"{region.value:.0f} messages/ms; {found}")
+        assert region.value * found["time"] > found["wakeups"] / 2 > 8
+    # A tick may come in between.
+    assert figures[0]["time"] == pytest.approx(4, abs=1) and figures[1]["time"] == pytest.approx(8, abs=1)
+    assert long.value == pytest.approx(short.value, rel=0.3)
 
 
 def test_pipeline_hands_every_message_on(regions):
