@@ -501,7 +501,7 @@ static uint64_t all_received(int count)
 static void rate(int groups, long warm_ms, long ms, bool threads, bool use_socket, int first,
 		 int last)
 {
-	uint64_t before;
+	uint64_t before, messages;
 	double begin;
 	int count;
 
@@ -513,12 +513,12 @@ static void rate(int groups, long warm_ms, long ms, bool threads, bool use_socke
 	begin = now_ns();
 	before = all_received(count);
 	sleep_us(ms * 1000);
-	before = all_received(count) - before;
+	messages = all_received(count) - before;
 	begin = now_ns() - begin;
 	END();
-	if (!before)
+	if (!messages)
 		errx(1, "no message came");
-	printf("%.4f messages/ms\n", before / begin * 1e6);
+	printf("%.4f messages/ms\n", messages / begin * 1e6);
 }
 
 /* ---- sharing ---- */
@@ -605,6 +605,9 @@ static void sharing(int processes, int threads, size_t kib, long warm_ms, long m
 	count = steps(processes * threads) - before;
 	begin = now_ns() - begin;
 	END();
+	if (!count)
+		errx(1, "no thread did anything");
+	/* One that did not start makes it look faster for the others. */
 	for (i = 0; i < processes * threads; i++) {
 		if (!shared->of[i].steps)
 			errx(1, "thread %d did nothing", i);
