@@ -257,7 +257,7 @@ enum found caches_access(const struct cpu *cpu, uint64_t number, bool write, uin
 {
 	struct line *line = &lines[number];
 	/* Clocks differ by a round; whoever is ahead by more than that does not count. */
-	uint64_t most = set.quantum_ps + set.found_ps[FROM_SOCKET], time;
+	uint64_t most = clock_round() + set.found_ps[FROM_SOCKET], time;
 	enum found found = take(cpu, number, write);
 
 	*cost = set.found_ps[found];

@@ -2,10 +2,11 @@
 /*
  * Time. Each CPU has a clock, which goes on with the instructions that it executes and with what
  * its accesses to memory cost. QEMU lets the CPUs take turns on one thread; a turn is here a
- * slice: a CPU runs until its clock is at the end of the round, and the next round begins when all
- * that run are there. So no CPU is ahead of another by more than a round (set.quantum_ps),
- * whatever they do; and nothing depends on the host, so that a run can be repeated to the last
- * digit.
+ * slice: a CPU runs until its clock is at the end of the round, and waits there. When all that run
+ * have come, the next round begins for those whose clocks are not beyond its end. So no CPU is
+ * ahead of another by more than a round (set.quantum_ps) and the two blocks of code that are begun
+ * at its end, whatever they do; and nothing depends on the host, so that a run can be repeated to
+ * the last digit.
  *
  * The guest's TSC and timers follow these clocks. A CPU that sleeps takes no part in a round; if
  * all sleep, time jumps to the next timer. A CPU that spins (PAUSE) spends the rest of its round.
@@ -15,13 +16,12 @@
 /* Before the caches are looked at, rounds are longer, and nobody sees the write that ends an MWAIT:
  * then the CPUs in it look for themselves, now and then. */
 #define FAST_QUANTUM (8 * 1000 * 1000)
+/* While the workload warms up, who is first by some ns does not matter. */
+#define WARM_QUANTUM (100 * 1000)
 #define POLL (50 * 1000 * 1000)
 #define NS 1000
+#define NEVER (~0ULL)
 #define WATCHED 4096
-/*
- * A CPU that was woken up has begun its slice after so many passes through all of them, or never.
- */
-#define TURNS_TO_COME 2
 /* Of a random number: up to 64 ns. */
 #define JITTER_PS 64000
 
@@ -31,7 +31,6 @@ static uint64_t round_end;
 /* The CPU whose turn it is, and what the guest's clock is while a timer is fired, 0 if none is. */
 static struct cpu *turn;
 static uint64_t firing;
-static int last_begun = MAX_CPUS;
 static uint64_t next_poll, poll_until;
 static uint64_t random_state;
 /* How many CPUs monitor a line whose number is this one modulo WATCHED. */
@@ -46,6 +45,13 @@ static uint64_t random_number(void)
 	random_state ^= random_state >> 7;
 	random_state ^= random_state << 17;
 	return random_state;
+}
+
+uint64_t clock_round(void)
+{
+	if (!detailed)
+		return FAST_QUANTUM;
+	return measuring || set.quantum_ps > WARM_QUANTUM ? set.quantum_ps : WARM_QUANTUM;
 }
 
 uint64_t clock_of(const struct cpu *cpu)
@@ -132,7 +138,6 @@ static void wake_up(void)
 		if (!cpu->waking || cpu->wakes_at >= round_end)
 			continue;
 		cpu->waking = cpu->halted = false;
-		cpu->called = TURNS_TO_COME;
 		cpu->clock = cpu->wakes_at;
 		unwatch(cpu);
 		if (cpu->in_mwait)
@@ -191,11 +196,22 @@ void clock_end_slice(struct cpu *cpu)
 	cpu->running = false;
 }
 
+/*
+ * For QEMU it is halted meanwhile: it would execute a block of code each time it is asked, and what
+ * waits for memory in each of them would get ahead of the others.
+ */
+static void wait_for_round(struct cpu *cpu)
+{
+	clock_end_slice(cpu);
+	cpu->waiting = true;
+	*qemu_halted(cpu->qemu) = 1;
+}
+
 static void sleep_now(struct cpu *cpu)
 {
 	clock_end_slice(cpu);
 	cpu->halted = true;
-	cpu->waking = false;
+	cpu->waking = cpu->waiting = false;
 	cpu->interrupts = 0;
 }
 
@@ -210,7 +226,7 @@ void clock_pause(unsigned int index, void *unused)
 	struct cpu *cpu = &cpus[index];
 
 	(void)unused;
-	clock_end_slice(cpu);
+	wait_for_round(cpu);
 	if (cpu->clock < round_end) {
 		report_busy(cpu, round_end - cpu->clock);
 		cpu->clock = round_end;
@@ -289,24 +305,60 @@ static void catch_up(void)
 		bql_unlock();
 }
 
-static void new_turns(void)
+/* When something happens next that ends a sleep. */
+static uint64_t next_event(void)
 {
-	uint64_t lowest = ~0ULL;
+	uint64_t then;
+	int64_t ns;
+	int i;
+
+	firing = now;
+	ns = qemu_clock_deadline_ns_all(QEMU_CLOCK_VIRTUAL, ~0);
+	firing = 0;
+	then = ns < 0 ? NEVER : now + ns * NS + NS;
+	for (i = 0; i < ncpus; i++) {
+		if (cpus[i].waking && cpus[i].wakes_at < then)
+			then = cpus[i].wakes_at;
+		if (polling() && cpus[i].in_mwait && now + POLL < then)
+			then = now + POLL;
+	}
+	return then;
+}
+
+/* No CPU has anything to do in this one. Give whether there is a next one. */
+static bool next_round(void)
+{
+	uint64_t lowest = NEVER;
 	int i;
 
 	for (i = 0; i < ncpus; i++) {
-		/* Not every interrupt ends a sleep; nobody is to wait for a CPU that sleeps on. */
-		if (cpus[i].called && !--cpus[i].called)
+		/* Not every interrupt ends a sleep. */
+		if (!cpus[i].waiting)
 			cpus[i].halted = true;
-		if (!cpus[i].halted && cpus[i].clock < lowest)
-			lowest = cpus[i].clock;
+		else if (clock_of(&cpus[i]) < lowest)
+			lowest = clock_of(&cpus[i]);
 	}
-	if (lowest != ~0ULL && lowest > now)
+	if (lowest == NEVER)
+		lowest = next_event();
+	if (lowest == NEVER)
+		return false;
+	if (lowest > now)
 		now = lowest;
-	if (lowest >= round_end)
-		round_end = (now > round_end ? now : round_end) +
-			    (detailed ? set.quantum_ps : FAST_QUANTUM);
+	if (now >= round_end)
+		round_end = now + clock_round();
+	turn = NULL;
 	catch_up();
+	for (i = 0; i < ncpus; i++) {
+		if (!cpus[i].waiting)
+			continue;
+		if (clock_of(&cpus[i]) > now)
+			report_ahead(clock_of(&cpus[i]) - now);
+		if (clock_of(&cpus[i]) >= round_end)
+			continue;
+		cpus[i].waiting = false;
+		*qemu_halted(cpus[i].qemu) = 0;
+	}
+	return true;
 }
 
 /*
@@ -332,71 +384,41 @@ void clock_turn(unsigned int index, void *unused)
 {
 	struct cpu *cpu = &cpus[index];
 	struct cpu *sibling = &cpus[index ^ 1];
-	/* What this first block costs is already counted. */
-	uint64_t carried = cpu->counted->spent - SLICE_END;
 
 	(void)unused;
 	if (cpu->running) {
-		clock_end_slice(cpu);
+		wait_for_round(cpu);
 		cpu_exit(cpu->qemu);
 		return;
 	}
 	if (*qemu_halted(cpu->qemu))
 		fail("CPU %u runs and is halted: this is not QEMU 10.0 as it is known", index);
-	cpu->called = 0;
-	/* QEMU goes through the CPUs in order. */
-	if ((int)index <= last_begun)
-		new_turns();
-	last_begun = index;
 	turn = cpu;
 	if (cpu->halted)
 		woken_by_itself(cpu);
+	cpu->waiting = false;
 	cpu->touching++;
 	cpu->rate = set.threads == 2 && !sibling->halted ? set.smt_percent : 100;
+	/* What this first block costs is already counted. */
+	clock_end_slice(cpu);
+	/* Those that wait get their interrupts, too. */
 	if (cpu->clock >= round_end) {
-		report_busy(cpu, carried * cpu->rate / 100);
-		cpu->clock += carried * cpu->rate / 100;
-		cpu->counted->spent = cpu->begin = SLICE_END;
+		wait_for_round(cpu);
 		cpu_exit(cpu->qemu);
 		return;
 	}
-	cpu->begin = SLICE_END - (round_end - cpu->clock) * 100 / cpu->rate - 1;
-	cpu->counted->spent = cpu->begin + carried;
+	cpu->counted->spent = cpu->begin = SLICE_END - (round_end - cpu->clock) * 100 / cpu->rate - 1;
 	cpu->running = true;
 }
 
 /* QEMU asks for each CPU in order if it has nothing to do; after the last of them, none has. */
 static bool thread_is_idle(CPUState *cpu)
 {
-	uint64_t then;
-	int64_t ns;
-	int i;
-
 	if (!cpu_thread || !cpus[ncpus - 1].qemu)
 		return true;
 	if (!*qemu_halted(cpu))
 		fail("an idle CPU is not halted: this is not QEMU 10.0 as it is known");
-	if (cpu != cpus[ncpus - 1].qemu)
-		return true;
-	firing = now;
-	ns = qemu_clock_deadline_ns_all(QEMU_CLOCK_VIRTUAL, ~0);
-	firing = 0;
-	then = ns < 0 ? ~0ULL : now + ns * NS + NS;
-	for (i = 0; i < ncpus; i++) {
-		if (cpus[i].waking && cpus[i].wakes_at < then)
-			then = cpus[i].wakes_at;
-		if (polling() && cpus[i].in_mwait && now + POLL < then)
-			then = now + POLL;
-	}
-	if (then == ~0ULL)
-		return true;
-	if (then > now)
-		now = then;
-	round_end = now + 1;
-	last_begun = MAX_CPUS;
-	turn = NULL;
-	catch_up();
-	return false;
+	return cpu != cpus[ncpus - 1].qemu || !next_round();
 }
 
 /* A CPU that sleeps gets its interrupts when it is awake; one that runs, with its next slice. */

@@ -40,7 +40,7 @@ static struct totals {
 	uint64_t found[2][FOUND], cost[2];
 	uint64_t wakeups, switches, migrations, llc_crossings, socket_crossings, ended_sleeps;
 	uint64_t lost_sites, lost_tasks;
-	uint64_t busy[MAX_LLCS];
+	uint64_t busy[MAX_LLCS], ahead;
 } totals;
 
 static struct site sites[SITES];
@@ -48,7 +48,7 @@ static struct task tasks[TASKS];
 static FILE *out;
 static uint64_t begun, insns_before;
 static struct timespec cpu_before;
-static bool measuring;
+bool measuring;
 
 static uint64_t hash(uint64_t a, uint64_t b)
 {
@@ -129,6 +129,13 @@ void report_woken(void)
 void report_busy(const struct cpu *cpu, uint64_t ps)
 {
 	totals.busy[cpu->llc] += ps;
+}
+
+/* How far a CPU that runs is ahead of the one that is the farthest behind: the most of all. */
+void report_ahead(uint64_t ps)
+{
+	if (ps > totals.ahead)
+		totals.ahead = ps;
 }
 
 static uint64_t all_insns(void)
@@ -234,6 +241,7 @@ void report_end(uint64_t time)
 	write_number("llc_crossings", totals.llc_crossings);
 	write_number("socket_crossings", totals.socket_crossings);
 	write_number("ended_sleeps", totals.ended_sleeps);
+	write_number("ahead_ps", totals.ahead);
 	write_number("lost_sites", totals.lost_sites);
 	write_number("lost_tasks", totals.lost_tasks);
 	for (kernel = 0; kernel < 2; kernel++) {

@@ -77,8 +77,8 @@ struct cpu {
 	bool waking;
 	uint64_t wakes_at;
 	int interrupts;
-	/* Woken up, and not seen since: passes left until it counts as asleep again. */
-	int called;
+	/* For the next round, which may be over before its clock. */
+	bool waiting;
 };
 
 extern struct settings set;
@@ -86,6 +86,8 @@ extern struct cpu cpus[MAX_CPUS];
 extern int ncpus;
 /* The caches are looked at, from the mark before the warm-up to the one at the end. */
 extern bool detailed;
+/* Between the mark at the begin and the one at the end. */
+extern bool measuring;
 extern uint64_t now;
 
 /* plugin.c */
@@ -106,6 +108,8 @@ void clock_forget(unsigned int index, void *unused);
 void clock_written(struct cpu *by, uint64_t line);
 bool clock_watched(uint64_t line);
 void clock_poll_soon(void);
+/* How far the clocks of CPUs may be apart. */
+uint64_t clock_round(void);
 uint64_t clock_of(const struct cpu *cpu);
 uint64_t read_register(const char *name);
 
@@ -127,5 +131,6 @@ void report_wakeup(unsigned int index, void *unused);
 void report_switch(unsigned int index, void *unused);
 void report_woken(void);
 void report_busy(const struct cpu *cpu, uint64_t ps);
+void report_ahead(uint64_t ps);
 
 #endif
