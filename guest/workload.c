@@ -17,10 +17,10 @@
  *                                 with a slice of their own of so many us
  *   rate GROUPS PAIRS WARM MS threads|processes pipe|socket FIRST LAST [SLICE_US]
  *                                 messages per ms of such groups that go on sending, after WARM ms
- *   sharing PROCESSES THREADS KIB WARM MS [pinned]
+ *   sharing PROCESSES THREADS KIB WARM MS [pinned|apart]
  *                                 steps per ms, of threads that share KIB with those of their process
  *                                 and sleep now and then, after WARM ms; pinned: each to a CPU, those
- *                                 of a process far apart
+ *                                 of a process far apart; apart: each uses a part of its own
  *   pipeline LANES STAGES LOOPS WARM
  *                                 ms until LOOPS messages have gone through each lane, of STAGES
  *                                 processes that hand them on and have two threads each, after WARM ms
@@ -530,19 +530,22 @@ static struct shared {
 	} of[SHARERS];
 } *shared;
 static uint64_t *memory;
+/* Each thread uses so many lines of it. */
 static uint64_t memory_lines;
+static bool apart;
 static int threads_each, first_sharer, *start_order;
 
 static void *sharer(void *argument)
 {
-	uint64_t number = (uintptr_t)argument, place = number, turn = number * 7919, i;
+	uint64_t number = (uintptr_t)argument, mine = number % threads_each, turn = number * 7919, i;
+	uint64_t first = apart ? mine * memory_lines : 0, place = first + number;
 
-	sleep_us(start_order[number % threads_each] * 20 + number % 7);
+	sleep_us(start_order[mine] * 20 + number % 7);
 	while (!shared->stop) {
 		for (i = 0; i < 64; i++) {
 			/* The next place depends on what is read here. */
 			turn = turn * 6364136223846793005u + 1442695040888963407u;
-			place = ((turn >> 33) + memory[place * (LINE / 8)]) % memory_lines;
+			place = first + ((turn >> 33) + memory[place * (LINE / 8)]) % memory_lines;
 			if (!(turn >> 60 & 7))
 				memory[place * (LINE / 8)]++;
 		}
@@ -572,7 +575,7 @@ static void sharing(int processes, int threads, size_t kib, long warm_ms, long m
 		errx(2, "too many threads");
 	shared = map(sizeof(*shared), MAP_SHARED);
 	threads_each = threads;
-	memory_lines = (kib << 10) / LINE;
+	memory_lines = (kib << 10) / LINE / (apart ? threads : 1);
 	shuffle(order, processes);
 	for (i = 0; i < processes; i++) {
 		/* A seed of its own for each. */
@@ -799,8 +802,11 @@ int main(int argc, char **argv)
 		     word(argv[7], "threads", "processes"), word(argv[8], "socket", "pipe"),
 		     number(argv, 9), number(argv, 10));
 	} else if ((argc == 8 || argc == 9) && !strcmp(kind, "sharing")) {
+		bool pinned = argc == 9 && word(argv[8], "pinned", "apart");
+
+		apart = argc == 9 && !pinned;
 		sharing(number(argv, 3), number(argv, 4), number(argv, 5), number(argv, 6),
-			number(argv, 7), argc == 9 && word(argv[8], "pinned", "free"));
+			number(argv, 7), pinned);
 	} else if (argc == 7 && !strcmp(kind, "pipeline")) {
 		pipeline(number(argv, 3), number(argv, 4), number(argv, 5), number(argv, 6));
 	} else if (argc == 6 && !strcmp(kind, "cyclic")) {

@@ -53,7 +53,7 @@ PIPELINE = sim.Task("pipeline", (2, 3, 20, 2))
 CYCLIC = sim.Task("cyclic", (24, 1000, 10))
 SLICES = sim.Task("hackbench", (1, 4, 20, "threads", "pipe", 0, 15, 100))
 RATE, RATES = (sim.Task("hackbench-rate", (1, 4, 6, ms, "processes", "socket", 0, 15)) for ms in (4, 8))
-PINNED = sim.Task("sharing", (2, 4, 64, 6, 2, "pinned"))
+PINNED, APART = (sim.Task("sharing", (2, 4, 64, 6, 2, how)) for how in ("pinned", "apart"))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def regions(built):
     """{Task: Region}, the one in the middle of five boots: a tick, or a region that shares its sets
     of the L3 with something else, is a matter of chance."""
     tasks = [*CHASES.values(), *BOUNCES.values(), SIBLINGS, SHARED, ALONE, PING_PONG,
-             PIPELINE, CYCLIC, SLICES, RATE, RATES, PINNED]
+             PIPELINE, CYCLIC, SLICES, RATE, RATES, PINNED, APART]
     guest.initramfs(guest.SMALL)
     sim.plugin()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -161,6 +161,16 @@ def test_pinned_threads_stay_and_share_across_llcs(regions):
     found = sim.figures(regions[PINNED], SMALL)
     print(f"{regions[PINNED].value:.0f} steps/ms; {found}")
     assert found["migrations"] <= 2 and found["llc"] + found["socket"] > 10 * found["core"] / 3
+
+
+def test_threads_with_parts_of_their_own_share_nothing(regions):
+    """Of what they write, no line is another's; what moves is the kernel's."""
+    alone, shared = (sim.hottest([regions[task]], sim.known("stack"))["functions"]
+                     for task in (APART, PINNED))
+    print(f"{regions[APART].value:.0f} steps/ms, shared {regions[PINNED].value:.0f}", alone[:3], shared[:3])
+    assert regions[APART].value > 2 * regions[PINNED].value
+    moved = [dict((row[0], sum(row[1:])) for row in rows).get("sharer", 0) for rows in (alone, shared)]
+    assert moved[0] < moved[1] / 20
 
 
 def test_clock_of_the_guest_is_simulated_time(regions):
