@@ -538,7 +538,7 @@ static int threads_each, first_sharer, *start_order;
 static void *sharer(void *argument)
 {
 	uint64_t number = (uintptr_t)argument, mine = number % threads_each, turn = number * 7919, i;
-	uint64_t first = apart ? mine * memory_lines : 0, place = first + number;
+	uint64_t first = apart ? mine * memory_lines : 0, place = first + number % memory_lines;
 
 	sleep_us(start_order[mine] * 20 + number % 7);
 	while (!shared->stop) {
@@ -576,6 +576,8 @@ static void sharing(int processes, int threads, size_t kib, long warm_ms, long m
 	shared = map(sizeof(*shared), MAP_SHARED);
 	threads_each = threads;
 	memory_lines = (kib << 10) / LINE / (apart ? threads : 1);
+	if (!memory_lines)
+		errx(2, "less than a line for each thread");
 	shuffle(order, processes);
 	for (i = 0; i < processes; i++) {
 		/* A seed of its own for each. */

@@ -5,8 +5,8 @@
  * slice: a CPU runs until its clock is at the end of the round, and waits there. When all that run
  * have come, the next round begins for those whose clocks are not beyond its end. So no CPU is
  * ahead of another by more than a round (set.quantum_ps) and the two blocks of code that are begun
- * at its end, whatever they do; and nothing depends on the host, so that a run can be repeated to
- * the last digit.
+ * at its end, three if it gets an interrupt there, whatever they do; and nothing depends on the
+ * host, so that a run can be repeated to the last digit.
  *
  * The guest's TSC and timers follow these clocks. A CPU that sleeps takes no part in a round; if
  * all sleep, time jumps to the next timer. A CPU that spins (PAUSE) spends the rest of its round.
@@ -398,9 +398,9 @@ void clock_turn(unsigned int index, void *unused)
 		woken_by_itself(cpu);
 	cpu->waiting = false;
 	cpu->touching++;
-	cpu->rate = set.threads == 2 && !sibling->halted ? set.smt_percent : 100;
-	/* What this first block costs is already counted. */
+	/* What the last block cost, at the rate that it was executed at; and this first one. */
 	clock_end_slice(cpu);
+	cpu->rate = set.threads == 2 && !sibling->halted ? set.smt_percent : 100;
 	/* Those that wait get their interrupts, too. */
 	if (cpu->clock >= round_end) {
 		wait_for_round(cpu);

@@ -77,7 +77,7 @@ struct cpu {
 	bool waking;
 	uint64_t wakes_at;
 	int interrupts;
-	/* For the next round, which may be over before its clock. */
+	/* Halted for QEMU, until there is a round that ends after its clock. */
 	bool waiting;
 };
 
