@@ -340,7 +340,7 @@ static const struct {
 	NUMBER(l2_ways), NUMBER(l3_kib), NUMBER(l3_ways), NUMBER(mhz), NUMBER(insn_ps),
 	NUMBER(smt_percent), NUMBER(store_percent), NUMBER(c1_exit_ps), NUMBER(ipi_ps),
 	NUMBER(quantum_ps), NUMBER(seed), NUMBER(at_wakeup), NUMBER(at_switch),
-	NUMBER(per_cpu_offset),
+	NUMBER(per_cpu_offset), NUMBER(runqueues),
 	{ "l2_ps", &set.found_ps[IN_L2] }, { "l3_ps", &set.found_ps[IN_L3] },
 	{ "core_ps", &set.found_ps[FROM_CORE] }, { "llc_ps", &set.found_ps[FROM_LLC] },
 	{ "socket_ps", &set.found_ps[FROM_SOCKET] }, { "dram_ps", &set.found_ps[FROM_DRAM] },

@@ -3,7 +3,8 @@
  * What happened between two marks: a line of JSON in the file set.out for each pair of them.
  *
  * Times in it are in ps, addresses in hex. "sites" are the places where lines went from one L2 to
- * another: physical and virtual address, the instruction, and how often, from how far.
+ * another: physical and virtual address, the instruction, and how often, from how far. "runqueue" are
+ * bytes, for who knows what they are.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@
 #define TRIES 32
 #define SHOWN 4000
 #define FAR (FOUND - FROM_CORE)
+/* As much as a runqueue has on x86, about. */
+#define RUNQUEUE 4096
 
 static const char *const names[FOUND] = {
 	"l1", "l2", "l3", "core", "llc", "socket", "dram", "far_dram",
@@ -170,21 +173,47 @@ static int by_total(const void *a, const void *b)
 	return (x->pc > y->pc) - (x->pc < y->pc);
 }
 
+/* What the guest has at a virtual address, until this is called again. */
+static const uint8_t *memory(uint64_t address, size_t size)
+{
+	static GByteArray *bytes;
+
+	if (!bytes)
+		bytes = g_byte_array_new();
+	if (!qemu_plugin_read_memory_vaddr(address, bytes, size))
+		fail("the guest has no memory at %" PRIx64, address);
+	return bytes->data;
+}
+
+static uint64_t per_cpu_offset(int index)
+{
+	uint64_t offset;
+
+	memcpy(&offset, memory(set.per_cpu_offset + index * sizeof(offset), sizeof(offset)),
+	       sizeof(offset));
+	return offset;
+}
+
 static void write_per_cpu(void)
 {
-	GByteArray *bytes = g_byte_array_new();
-	uint64_t offset;
 	int i;
 
 	fprintf(out, ", \"per_cpu\": [");
-	for (i = 0; i < ncpus; i++) {
-		if (!qemu_plugin_read_memory_vaddr(set.per_cpu_offset + i * sizeof(offset), bytes,
-						   sizeof(offset)))
-			fail("no percpu offset of CPU %d in memory", i);
-		memcpy(&offset, bytes->data, sizeof(offset));
-		fprintf(out, "%s\"%" PRIx64 "\"", i ? ", " : "", offset);
-	}
+	for (i = 0; i < ncpus; i++)
+		fprintf(out, "%s\"%" PRIx64 "\"", i ? ", " : "", per_cpu_offset(i));
 	fprintf(out, "]");
+}
+
+/* The bytes of the first CPU's: it points to what has no symbol, the root_domain. */
+static void write_runqueue(void)
+{
+	const uint8_t *bytes = memory(set.runqueues + per_cpu_offset(0), RUNQUEUE);
+	int i;
+
+	fprintf(out, ", \"runqueue\": \"");
+	for (i = 0; i < RUNQUEUE; i++)
+		fprintf(out, "%02x", bytes[i]);
+	fprintf(out, "\"");
 }
 
 static void write_tasks(void)
@@ -261,6 +290,7 @@ void report_end(uint64_t time)
 	fprintf(out, ", \"moved_ps\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
 		set.found_ps[FROM_CORE], set.found_ps[FROM_LLC], set.found_ps[FROM_SOCKET]);
 	write_per_cpu();
+	write_runqueue();
 	write_tasks();
 	write_sites();
 	fprintf(out, "}\n");

@@ -51,8 +51,8 @@ struct settings {
 	uint64_t c1_exit_ps, ipi_ps;
 	uint64_t quantum_ps, seed;
 	/* Addresses in the kernel: what is executed at each wakeup and at each switch of tasks; an
-	 * array of what is added to the address of a percpu variable. */
-	uint64_t at_wakeup, at_switch, per_cpu_offset;
+	 * array of what is added to the address of a percpu variable; the one of the runqueues. */
+	uint64_t at_wakeup, at_switch, per_cpu_offset, runqueues;
 	const char *out;
 };
 

@@ -125,10 +125,17 @@ def test_ping_pong_is_counted(regions):
 
 
 def test_realtime_threads_run_in_each_period(regions):
-    """More of them than CPUs: once in each period each wakes up, some have to wait, none for long."""
-    region = regions[CYCLIC]
+    """More of them than CPUs: once in each period each wakes up, some have to wait, none for long.
+    And a runqueue tells where the root_domain is that they write to."""
+    region, names = regions[CYCLIC], sim.known("stack")
     print(f"{region.value:.1f} us late, {region.counted['wakeups']} wakeups")
     assert region.counted["wakeups"] >= 24 * 10 and 0 < region.value < 200
+    data = bytes.fromhex(region.counted["runqueue"])
+    pointers = {int.from_bytes(data[i:i + 8], "little") for i in range(0, len(data), 8)}
+    written = [int(address, 16) for _, address, pc, *_ in region.counted["sites"]
+               if names.function(int(pc, 16)) == "cpupri_set"]
+    assert any(pointer >= symbols.MAPPED and 0 <= address - pointer < 16384
+               for pointer in pointers for address in written)
 
 
 def test_messages_with_a_slice_arrive(regions):
@@ -285,7 +292,7 @@ def test_other_qemu_is_refused(monkeypatch, version):
 
 
 def test_kernel_without_a_place_to_count_at():
-    with pytest.raises(Error, match="no ttwu_do_activate, __per_cpu_offset to count at"):
+    with pytest.raises(Error, match="no ttwu_do_activate, __per_cpu_offset, runqueues to count at"):
         sim.options(SMALL, "1 T __switch_to_asm\n", 1, 20)
 
 
@@ -348,7 +355,8 @@ ffffffff81900000 B _end
 TYPES = """
 struct inner { int one; union { long two; char three; }; };
 struct task_struct { long flags; struct inner in[2]; struct { int last; }; };
-struct rq { char lock; struct task_struct *curr; int numbers[4]; };
+struct root_domain { long span; struct { int count, mask; } cpupri[2]; };
+struct rq { char lock; struct task_struct *curr; int numbers[4]; struct root_domain *rd; };
 struct rq runqueues;
 typedef struct task_struct task_t;
 const task_t init_task;
@@ -368,7 +376,9 @@ def names(tmp_path_factory):
     return symbols.Symbols(where / "System.map", where / "program", types, types)
 
 
-TASK = symbols.MAPPED + 0x5000000
+TASK, DOMAIN = symbols.MAPPED + 0x5000000, symbols.MAPPED + 0x8000000
+# Up to the pointer that is behind a lock, a pointer and four numbers.
+RUNQUEUE = bytes(32) + DOMAIN.to_bytes(8, "little")
 
 
 @pytest.mark.parametrize("address, says", [
@@ -382,11 +392,17 @@ TASK = symbols.MAPPED + 0x5000000
     (TASK + 40, "task_struct.last"),
     # after the end of the task
     (TASK + 48, "memory of the kernel+0x0"),
+    (DOMAIN + 20, "root_domain.cpupri.mask"),
+    (DOMAIN + 24, "memory of the kernel+0x0"),
     (symbols.MAPPED + 0x9000000, "memory of the kernel+0x0"),
     (0x7fff00000000, "memory of the workload+0x0"),
 ])
 def test_places(names, address, says):
-    place = names.place(address, [symbols.MAPPED + 0x60000000, symbols.MAPPED + 0x70000000], [TASK])
+    assert names.root_domain(RUNQUEUE) == DOMAIN
+    with pytest.raises(Error, match="rq.rd is 32 bytes in, of which 39 were kept"):
+        names.root_domain(RUNQUEUE[:-1])
+    place = names.place(address, [symbols.MAPPED + 0x60000000, symbols.MAPPED + 0x70000000], [TASK],
+                        DOMAIN)
     print(place)
     assert str(place) == says
 
@@ -412,9 +428,10 @@ def region(value, seed=1, **change):
                "far": ["core", "llc", "socket", "dram", "far_dram", "taken_core", "taken_llc",
                        "taken_socket"],
                "moved_ps": [1, 10, 100], "per_cpu": ["ffff888060000000", "ffff888070000000"],
-               "tasks": [f"{TASK:x}"],
+               "tasks": [f"{TASK:x}"], "runqueue": RUNQUEUE.hex(),
                "sites": [["0", f"{TASK:x}", "ffffffff81000110", 9, 0, 0, 0, 0, 1, 0, 0],
                          ["0", "ffff888060001008", "ffffffff81000010", 0, 3, 0, 0, 0, 0, 2, 0],
+                         ["0", f"{DOMAIN + 20:x}", "ffffffff81000010", 1, 0, 0, 0, 0, 0, 0, 0],
                          ["0", "ffff888070001008", "ffffffff81000210", 0, 1, 0, 0, 0, 0, 0, 0]]}
     return sim.Region(value, counted | change)
 
@@ -432,8 +449,9 @@ def test_hottest_is_what_costs_most(names):
     print(found)
     # Five of ten each is more than ten of one each; of both runqueues, and both runs.
     assert found["lines"] == [["runqueues.curr", "start, wake", 0, 12, 0],
-                              ["task_struct.flags", "wake", 20, 0, 0]]
-    assert found["functions"] == [["start", 0, 10, 0], ["wake", 20, 2, 0]]
+                              ["task_struct.flags", "wake", 20, 0, 0],
+                              ["root_domain.cpupri.mask", "start", 2, 0, 0]]
+    assert found["functions"] == [["start", 2, 10, 0], ["wake", 20, 2, 0]]
     assert found["not_counted"] == 4
 
 

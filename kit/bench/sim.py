@@ -36,9 +36,9 @@ SEEDS = 10
 OTHER_SEEDS = 1000
 CONTROL = "again"
 SHOWN = 15
-# Where the plugin is to look: executed at each wakeup and each switch, and an array.
+# Where the plugin is to look: executed at each wakeup and each switch, an array, and a percpu variable.
 HOOKS = {"at_wakeup": "ttwu_do_activate", "at_switch": "__switch_to_asm",
-         "per_cpu_offset": "__per_cpu_offset"}
+         "per_cpu_offset": "__per_cpu_offset", "runqueues": "runqueues"}
 # Ways of a line, as the plugin names them, {metric: (title, names)}.
 MOVES = {"core": ("lines from another core of the LLC", ("core", "taken_core")),
          "llc": ("lines from another LLC of the socket", ("llc", "taken_llc")),
@@ -325,13 +325,15 @@ def hottest(regions, names):
         lost += counted["lost_sites"]
         tasks = sorted(int(text, 16) for text in counted["tasks"])
         per_cpu = [int(text, 16) for text in counted["per_cpu"]]
+        domain = names.root_domain(bytes.fromhex(counted["runqueue"]))
         ways = counted["far"]
         for _, address, pc, *numbers in counted["sites"]:
             moves = [sum(number for way, number in zip(ways, numbers) if way in MOVES[metric][1])
                      for metric in ("core", "llc", "socket")]
             function = names.function(int(pc, 16))
             # Of what each CPU has, all are one.
-            place = re.sub(r" of CPU \d+", "", str(names.place(int(address, 16), per_cpu, tasks)))
+            place = re.sub(r" of CPU \d+", "", str(names.place(int(address, 16), per_cpu, tasks,
+                                                              domain)))
             for table, key in ((functions, function), (lines, place)):
                 table[key] = [a + b for a, b in zip(table.get(key, (0, 0, 0)), moves)]
             users.setdefault(place, Counter())[function] += sum(moves)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from elftools.elf.elffile import ELFFile
 
 from kit.paths import LAYOUT
-from kit.run import sh
+from kit.run import Error, sh
 
 KERNEL_HALF = 1 << 63
 # The kernel's image, which its own variables are in, and what it maps of RAM.
@@ -80,9 +80,20 @@ class Symbols:
         # What the compiler split off is a part of it.
         return found[0].split(".")[0] if found else f"{pc:#x}"
 
-    def place(self, address, per_cpu, tasks):
+    def root_domain(self, runqueue):
+        """Give the address of the root_domain that a runqueue, by its first bytes, belongs to; None
+        without debug information. Error if they do not reach so far."""
+        offset = self.kernel_types.offset("rq", "rd") if self.kernel_types else None
+        if offset is None:
+            return None
+        if offset + 8 > len(runqueue):
+            raise Error(f"rq.rd is {offset} bytes in, of which {len(runqueue)} were kept: see RUNQUEUE "
+                        "in sim/report.c")
+        return int.from_bytes(runqueue[offset:offset + 8], "little")
+
+    def place(self, address, per_cpu, tasks, domain=None):
         """Give the Place of data. per_cpu: what is added to the address of a percpu variable for each
-        CPU; tasks: addresses of task_structs, sorted."""
+        CPU; tasks: addresses of task_structs, sorted; domain: of the root_domain, if it is known."""
         if address < KERNEL_HALF:
             found = self.user_variables.at(address) if address < self.user_end else None
             if not found:
@@ -95,6 +106,9 @@ class Symbols:
                 return Place(f"{found.owner} of CPU {cpu}", found.offset, found.field)
         if address >= IMAGE:
             return self._named(*self.variables.at(address), self.kernel_types)
+        if domain and 0 <= address - domain < self.kernel_types.size("root_domain"):
+            return Place("root_domain", address - domain,
+                         self.kernel_types.field("root_domain", address - domain))
         if MAPPED <= address < MAPPED + (1 << 46):
             inside = address - MAPPED
             first = self.address["_text"] - IMAGE
@@ -142,6 +156,11 @@ class Types:
         """The bytes of a structure, by its name; None if it is not known."""
         entry = self.structs.get(name)
         return entry.attributes["DW_AT_byte_size"].value if entry else None
+
+    def offset(self, name, field):
+        """The bytes of a structure, by its name, before one of its fields; None if it has none."""
+        members = self.structs[name].iter_children() if name in self.structs else ()
+        return next((_offset(member) for member in members if _name(member) == field), None)
 
     def field(self, struct, offset):
         """The name of the field at an offset of a structure, by its name or entry: "a.b", or ""."""
