@@ -101,12 +101,12 @@ def command(args):
     return 1 if bad else 0
 
 
-def selftest(m, build, kernel_args=(), follow=None):
+def selftest(m, build, kernel_args=(), follow=None, stop=None):
     """Run all of the stack's kernel selftests on a Machine, the kernel booted with `kernel_args`
-    too; give a Result."""
+    too; give a Result. Setting `stop`, a threading.Event, ends the run."""
     groups = ",".join(f"{cpu.cpu}:{cpu.group}" for cpu in m.expected())
     return run(m, build, "selftest", {"SCHED_EXPECTED_GROUPS": groups},
-               timeout=SELFTEST_SECONDS, kernel_args=kernel_args, follow=follow)
+               timeout=SELFTEST_SECONDS, kernel_args=kernel_args, follow=follow, stop=stop)
 
 
 def stress(m, build, follow=None):

@@ -2,6 +2,8 @@
 """The stack's kernel in guests: its selftests on every machine, the page, and the stress."""
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -54,17 +56,42 @@ def check(result, reasons=()):
     return tests
 
 
+@pytest.fixture(scope="module")
+def selftests(request):
+    """The selftests on each machine that is tested and that there is a QEMU for, {name: Future or
+    qemu.Unavailable}. Where a guest takes one CPU there are as many at a time as there are CPUs."""
+    print()
+    machines = [machine.load(item.callspec.params["name"]) for item in request.session.items
+                if item.function is test_selftests]
+    programs, found = {}, {}
+    for m in machines:
+        try:
+            programs[m.name] = qemu.find(m.needs_smp_cache)
+        except qemu.Unavailable as error:
+            found[m.name] = error
+    if programs:
+        kernel.build("stack")
+        # Once, and not by each of them.
+        guest.initramfs("stack")
+    stop = threading.Event()
+    fair = all(program.fair for program in programs.values())
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if fair else 1) as pool:
+        try:
+            yield found | {m.name: pool.submit(guest.selftest, m, "stack", stop=stop)
+                           for m in machines if m.name in programs}
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+
+
 @pytest.mark.parametrize("name", machine.names())
-def test_selftests(name):
+def test_selftests(name, selftests):
     m = machine.load(name)
-    try:
-        qemu.find(m.needs_smp_cache)
-    except qemu.Unavailable as error:
+    if isinstance(selftests[name], qemu.Unavailable):
         # For somebody offline; what judges a change has to see it all.
-        assert not os.environ.get("CI"), error
-        pytest.skip(str(error))
-    kernel.build("stack")
-    tests = check(guest.selftest(m, "stack"), not_here(m))
+        assert not os.environ.get("CI"), selftests[name]
+        pytest.skip(str(selftests[name]))
+    tests = check(selftests[name].result(), not_here(m))
     assert {test.name.removeprefix("selftests: sched: ") for test in tests.tests} == SELFTESTS
     # The ids are compared with the machine file on every machine, so that one may not skip.
     groups = [test for path, test in tests.leaves() if "sched: cache_groups" in path]
