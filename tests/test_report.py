@@ -376,10 +376,10 @@ def is_quoted(figures, rows):
 
 
 def test_readme_quotes_the_results():
-    """The table of what is in results/, cell by cell. The one after it is of a run that is not."""
+    """The table of costs, cell by cell."""
     text = (ROOT / "README.md").read_text()
     begin = text.index("| | without | all off | `TTWU_QUEUE_L2`")
-    end = text.index("All rows: [results/")
+    end = text.index("All rows, and memory: [results/")
     quoted = [[cell.strip() for cell in line.split("|")[2:-1]]
               for line in text[begin:end].splitlines()[2:] if line]
     rows = cost_rows()
@@ -390,14 +390,15 @@ def test_readme_quotes_the_results():
 
 
 def test_cover_letter_quotes_the_results():
-    """Its first table, which has the changes without their intervals."""
+    """Its tables of costs, which have the changes without their intervals."""
     text = (LAYOUT.patches / "cover-letter.txt").read_text()
-    table = re.search(r"base +off +TTWU_QUEUE_L2.*?\n((?: .*%\n)+)", text)[1]
+    tables = re.findall(r"^ +base +off .*\n((?: .*%\n)+)", text, re.M)
     rows = [[re.sub(r" ±.*", "%", cell) for cell in row] for row in cost_rows()]
-    quoted = [re.findall(r"(?<=\s)(?:[+-]\d+\.\d+%|\d{4,})", line) for line in table.splitlines()]
+    quoted = [re.findall(r"(?<=\s)(?:[+-]\d+\.\d+%|\d{4,})", line)
+              for table in tables for line in table.splitlines()]
     wrong = [figures for figures in quoted if not is_quoted(figures, rows)]
-    print(quoted)
-    assert len(quoted) > 4 and min(map(len, quoted)) == 5 and wrong == []
+    print(*quoted, sep="\n")
+    assert len(tables) == 2 and len(quoted) > 10 and set(map(len, quoted)) == {5} and wrong == []
 
 
 def simulated():
