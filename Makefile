@@ -1,26 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 
 PYTHON ?= /usr/bin/python3
-BUILD ?= stack
-MACHINE ?= two-ccx
-LINUX ?=
-# For bench-cost: 7.3 to show mainline beside it; 1 for a short run; 1 to write to results/.
-COMPARE ?=
-SHORT ?=
-SAVE ?=
-# A row of its table, to show where the instructions go.
-PROFILE ?=
-# For bench-host, bench-host-dir and report: see docs/measuring.md.
-export FULL ROUNDS WORKLOADS FEATURES STATES AS_IS NOISY SCHBENCH NAME DIR FROM BASE
-# For sim: what to run, in which state of the scheduler, against which other one, how often; 1 to
-# name the fields of the kernel's structures.
-WORKLOAD ?=
-STATE ?=
-AGAINST ?=
-SEEDS ?=
-FIELDS ?=
-ROUND_NS ?=
-export BUILD MACHINE LINUX COMPARE SHORT SAVE PROFILE WORKLOAD STATE AGAINST SEEDS FIELDS ROUND_NS
+# Every other variable is a setting of the kit: `make settings` lists them.
 
 # Outputs, python's and pytest's caches too, are all below one directory.
 OUT := $(or $(KIT_BUILD),$(CURDIR)/build)
@@ -28,37 +9,61 @@ OUT := $(or $(KIT_BUILD),$(CURDIR)/build)
 ifneq ($(words $(CURDIR) $(OUT)),2)
 $(error there is a space in $(CURDIR) or $(OUT))
 endif
+# distclean would remove results/ and machines/ of the repository.
+ifneq ($(filter $(abspath $(OUT))/%,$(abspath $(CURDIR))/.),)
+$(error KIT_BUILD=$(OUT) is the repository or a directory above it)
+endif
 export PYTHONPYCACHEPREFIX := $(OUT)/pycache
 
 KIT := $(PYTHON) -m kit
 # apt-get writes to the system: as root, or by way of sudo.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+# 0: what the target needs is there, in packages that make cannot see. For systems without apt.
+DEPS ?=
+
+# The tiers of packages.txt that each target needs. The tests are collected together, so all of them
+# need all python modules.
+tiers_tree := tree
+tiers_export := tree
+tiers_refresh := tree
+tiers_kernel := tree kernel
+tiers_boot := tree kernel boot
+tiers_shell := $(tiers_boot)
+tiers_selftest := $(tiers_boot)
+tiers_stress := $(tiers_boot)
+tiers_soak := $(tiers_boot)
+tiers_checks := tree kernel check cross
+tiers_litmus := tree
+tiers_bench-cost := $(tiers_boot)
+tiers_bench-host-dir := tree
+tiers_report := report
+tiers_sim := $(tiers_boot) report sim
+tiers_sim-all := $(tiers_sim)
+tiers_sim-validate := $(tiers_sim)
+tiers_test-fast := tree kernel report sim test
+tiers_test-patches := $(tiers_test-fast) check cross
+tiers_test-boot := $(tiers_test-fast) boot
+tiers_test-long := $(tiers_test-boot)
+tiers_test := $(tiers_test-patches) boot
+tiers_deps := $(tiers_test)
+TIERS := $(sort $(foreach goal,$(MAKECMDGOALS),$(tiers_$(goal))))
 
 .DEFAULT_GOAL := help
-.PHONY: help deps tree export refresh kernel boot shell selftest stress soak checks litmus bench-cost \
-	bench-host bench-host-dir report sim sim-validate test clean distclean
+.PHONY: help settings deps tree export refresh kernel boot shell selftest stress soak checks litmus bench-cost \
+	bench-host bench-host-dir calibrate report sim sim-all sim-validate test test-fast test-patches test-boot test-long \
+	clean distclean
 
 help: ## this list
-	@echo 'make TARGET [BUILD=stack|base|debug|kasan] [MACHINE=machines/NAME] [LINUX=directory|tarball]'
+	@echo 'make TARGET [SETTING=VALUE]...      make settings: all settings and their targets'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-deps: ## install the packages of packages.txt that are missing
-	@command -v dpkg-query >/dev/null || { \
-		echo 'deps: not a Debian system; it needs what packages.txt names' >&2; exit 0; }; \
-	missing=; \
-	for package in $$(sed 's/#.*//' packages.txt); do \
-		dpkg-query -W -f '$${db:Status-Status}\n' $$package 2>/dev/null | grep -qx installed || \
-			missing="$$missing $$package"; \
-	done; \
-	[ -n "$$missing" ] || apt-cache show linux-source-6.12 >/dev/null 2>&1 && \
-		[ -z "$$missing" ] && exit 0; \
-	echo "deps: updating the package lists$${missing:+ and installing$$missing}"; \
-	if [ -n "$(SUDO)" ] && ! command -v sudo >/dev/null; then \
-		echo 'deps: neither root nor sudo here; as root: apt-get install' $$missing >&2; exit 1; \
-	fi; \
-	$(SUDO) apt-get -q update && { [ -z "$$missing" ] || \
-	$(SUDO) env DEBIAN_FRONTEND=noninteractive \
-		apt-get -q -y install --no-install-recommends $$missing; }
+settings: ## the settings, and the targets that take each
+	@$(KIT) settings
+
+deps: ## install what the target needs of packages.txt and is missing: TIERS= names tiers
+ifneq ($(DEPS),0)
+	@SUDO=$(SUDO) sh kit/deps.sh $(TIERS)
+endif
 
 tree: deps ## the patches as a git tree, one commit a patch, in build/6.12/linux
 	@$(KIT) tree
@@ -66,13 +71,13 @@ tree: deps ## the patches as a git tree, one commit a patch, in build/6.12/linux
 export: deps ## write that tree's commits back to patches/
 	@$(KIT) export
 
-refresh: deps ## move the stack to the newest 6.12.y, or to LINUX=, patch by patch
+refresh: deps ## move the series to the newest base, or to LINUX=, patch by patch
 	@$(KIT) refresh
 
-kernel: deps ## build a kernel: BUILD=stack, base (no patches), debug (lockdep) or kasan
+kernel: deps ## build a kernel: BUILD=stack, base (no patches), nocache, debug (lockdep) or kasan
 	@$(KIT) kernel
 
-boot: deps ## boot it on MACHINE=, toggle every feature, show what each one moves
+boot: deps ## boot it on MACHINE=, switch every feature, show what each one changes
 	@$(KIT) boot
 
 shell: deps ## a prompt in the guest
@@ -84,7 +89,7 @@ selftest: deps ## the stack's kernel selftests in the guest
 stress: deps ## toggle the features under load and CPU hotplug in the guest
 	@$(KIT) stress
 
-soak: deps ## workloads with and without gathering in the guest, and 5 minutes of steady state
+soak: deps ## workloads with and without aggregation in the guest, and 5 minutes of steady state
 	@$(KIT) soak
 
 checks: deps ## compile, checkpatch and sparse for each patch; the other configurations
@@ -96,11 +101,14 @@ litmus: deps ## the stack's litmus tests against the kernel's memory model (fetc
 bench-cost: deps ## instructions and memory that the stack costs, against BUILD=base and COMPARE=7.3
 	@$(KIT) bench-cost
 
-bench-host: ## benchmarks on this host itself, as root: features off and on by turns
+bench-host: ## benchmarks on this host itself, as root: features off and on in turn
 	@$(KIT) bench-host
 
 bench-host-dir: deps ## what bench-host needs, in one directory to copy to a host: DIR=
 	@$(KIT) bench-host-dir
+
+calibrate: ## latencies and bandwidths of this host, as a file of machines/caches/ for the simulation
+	@$(KIT) calibrate
 
 report: deps ## all results in results/, or FROM=, on one page with plots
 	@$(KIT) report
@@ -108,16 +116,31 @@ report: deps ## all results in results/, or FROM=, on one page with plots
 sim: deps ## WORKLOAD= on a simulated MACHINE=, in STATE= AGAINST= another, with SEEDS= seeds
 	@$(KIT) sim
 
-sim-validate: deps ## whether the simulation finds what was found on real machines (half an hour)
+sim-all: deps ## the experiments of results/experiments.toml that are not up to date (hours)
+	@$(KIT) sim-all
+
+sim-validate: deps ## whether the simulation finds published results (half an hour; FULL=1: all, hours)
 	@$(KIT) sim-validate
 
-test: deps ## the tests: tools, each patch, configurations, kernel selftests on every machine
-	@mkdir -p $(OUT)
-	@$(PYTHON) -m pytest --basetemp=$(OUT)/pytest
+test-fast: deps ## the tests that need this host only; TESTS='-k WORD' or a path selects
+	@$(KIT) test-fast
+
+test-patches: deps ## the tests of each patch and of other configurations
+	@$(KIT) test-patches
+
+test-boot: deps ## the tests that boot guests
+	@$(KIT) test-boot
+
+test: deps ## all of these tests, in this order
+	@$(KIT) test
+
+test-long: deps ## soak and validation of the simulation (hours)
+	@$(KIT) test-long
 
 clean: ## remove what was built; the git tree and the downloads stay
-	rm -rf $(addprefix $(OUT)/6.12/,stack base debug kasan checks guest *-types *.log) $(OUT)/pycache $(OUT)/pytest
+	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache debug kasan validate checks guest *-types *.log) \
+		$(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it
-	rm -rf $(addprefix $(OUT)/,6.12 7.3 base ccache qemu qemu.lock herd herd.lock results profile.so \
-		bench-host schbench sim.so sim.lock) $(OUT)/profile-*
+	rm -rf $(addprefix $(OUT)/,[0-9]* base ccache qemu qemu.lock herd herd.lock results profile.so \
+		bench-host calibrate machines schbench sim.so sim.lock sim-all sim-all.lock) $(OUT)/profile-*

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * balance CPU MS: how long a pass of the load balancer takes, in ns each.
+ * balance CPU MS: measure how long a pass of the load balancer takes, in ns.
  *
- * For a guest under icount that was booted with nohz=off and skew_tick=1 and has nothing to do: then
- * the CPU balances from its tick while no other CPU runs, and the ns are instructions. A pass is a
- * softirq of the scheduler, from tracepoint to tracepoint. Only the CPU's topmost domain is
- * balanced: the intervals of those below grow until they are hardly ever due.
+ * It runs in an idle guest under icount, booted with nohz=off and skew_tick=1. The CPU then balances
+ * from its tick while no other CPU runs, and a ns is an instruction. A pass is a softirq of the
+ * scheduler, from tracepoint to tracepoint. Only the CPU's topmost domain is balanced: the intervals
+ * of the other domains are raised so far that they are rarely due.
  *
- * Prints the mean of the middle half of the passes, and the mean of all.
+ * It prints the mean of the middle half of the passes, and the mean of all passes.
  */
 #include <err.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@
 #define DOMAINS SCHED "domains/"
 #define MOST 100000
 
-/* Softirqs of the scheduler; with the clock that counts the ns of the guest's. */
+/* The number of the scheduler's softirq, and the trace clock that counts guest ns. */
 #define SCHED_SOFTIRQ "7"
 #define CLOCK "x86-tsc"
 

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# For the jobs: run kernel selftests as the kselftest runner does, which needs perl to do it.
+# Functions for the jobs. selftest() replaces the kselftest runner, which needs perl.
 
 SELFTESTS=/selftests
 FEATURES_FILE=/sys/kernel/debug/sched/features
 
-# selftest NUMBER NAME SECONDS: run one selftest of sched, for so long at most by the guest's
-# clock, and print its result.
-# What it prints is passed on at once, as the last lines before a hang are the ones to read. So it
-# goes through a pipe, and the status through a file. The session is killed at the end: a child
-# that is left behind would keep the pipe open, and us waiting.
+# selftest NUMBER NAME SECONDS: run one selftest of sched, for at most SECONDS of the guest's clock,
+# and print its result.
+# Its output passes through a pipe line by line, because the last lines before a hang matter, and
+# its status through a file. The session is killed at the end: a child left behind would keep the
+# pipe open.
 selftest() {
 	echo "# selftests: sched: $2"
 	{
 		cd "$SELFTESTS/sched" || exit
-		# The shell leads the session: a test may want a process group of its own.
+		# The shell leads the session: a test may create a process group.
 		setsid sh -c 'timeout "$0" "./$1"; exit $?' "$3" "$2" < /dev/null 2>&1 &
 		wait $!
 		echo $? > /tmp/status
@@ -41,7 +41,7 @@ feature() {
 }
 
 # set_state FILE=VALUE,...: write to files below /sys/kernel/debug/sched and read back; end the job
-# if one does not last.
+# if a file does not keep the value.
 set_state() {
 	for write in $(echo "$1" | tr , ' '); do
 		file=/sys/kernel/debug/sched/${write%%=*} value=${write#*=}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* For the programs that measure: what they make of many figures. */
+/* For the measuring programs: reduce many figures to two. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,8 +11,8 @@ static int compare(const void *a, const void *b)
 }
 
 /*
- * Print the mean of the middle half, which knows nothing of the few that a timer tick fell into, and
- * the mean of all of them. They are sorted.
+ * Print the mean of the middle half of the figures, which excludes those that include a timer tick,
+ * and the mean of all. Sorts them.
  */
 static void print_middle(double *each, int count)
 {
@@ -26,4 +26,11 @@ static void print_middle(double *each, int count)
 			middle += each[i];
 	}
 	printf("%.1f %.1f", middle / (count - 2 * low), sum / count);
+}
+
+/* How far the third quartile is above the first, as a share of it. Sorts them. */
+static inline double spread(double *each, int count)
+{
+	qsort(each, count, sizeof(*each), compare);
+	return each[3 * count / 4] / each[count / 4] - 1;
 }

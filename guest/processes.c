@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * processes COUNT THREADS: the kernel's memory for a process with so many threads, in bytes: what
- * there is more of when COUNT of them sleep, per process. Of slabs, as /proc/meminfo has it
- * (SUnreclaim); and of percpu memory, for all CPUs that are possible, by the byte.
+ * processes COUNT THREADS: print the kernel memory of a process with THREADS threads, in bytes. It
+ * is the growth while COUNT such processes sleep, divided by COUNT: of slabs (SUnreclaim of
+ * /proc/meminfo), and of percpu memory for all possible CPUs.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -18,7 +18,7 @@
 
 #include "pin.h"
 
-/* Little enough that the page tables of COUNT processes fit. */
+/* Small, so that the page tables of COUNT processes fit into memory. */
 #define STACK (64 * 1024)
 
 static void *sleep_forever(void *unused)
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
 	count = atoi(argv[1]);
 	threads = atoi(argv[2]);
 	if (count < 1 || threads < 1)
-		errx(2, "COUNT and THREADS are to be at least 1");
+		errx(2, "COUNT and THREADS must be at least 1");
 	/* Slabs are kept by CPU: with one, nearly all of each are in use. */
 	pin(0);
 	/* What is allocated once is not theirs either. */

@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the Makefile calls: base, stack, kernel, machines, guest, checks and cost."""
+"""The Python behind the Makefile: one package for each activity (stack, vm, cost, host, sim, results)
+and, beside them, what all of them use (settings, features, paths, process, apt)."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The command line behind the Makefile: python3 -m kit COMMAND."""
+"""The commands behind the Makefile: python3 -m kit COMMAND [NAME=VALUE]..."""
 
 import argparse
 import importlib
@@ -7,29 +7,37 @@ import os
 import signal
 import sys
 
-from kit.paths import BUILDS
-from kit.run import Error
+from kit import settings
+from kit.process import Error, missing
 
-# Command, the module whose command(args) runs it, the groups of options it takes, help.
+# Command, the module whose command(args) runs it, help.
 COMMANDS = (
-    ("base", "kit.base", "", "fetch and import the base kernel"),
-    ("tree", "kit.stack", "", "apply the patches to the base, one commit a patch"),
-    ("export", "kit.stack", "", "write the tree's commits back to patches/"),
-    ("refresh", "kit.stack", "", "move the stack to a newer base, reporting patch by patch"),
-    ("kernel", "kit.kernel", "build", "configure and build a kernel"),
-    ("boot", "kit.page", "build machine", "boot it, toggle every feature, show what moved"),
-    ("shell", "kit.guest", "build machine", "a prompt in the guest"),
-    ("selftest", "kit.guest", "build machine", "the stack's kernel selftests in the guest"),
-    ("stress", "kit.guest", "build machine", "toggle the features under load and hotplug"),
-    ("soak", "kit.guest", "build machine", "compare workloads with and without gathering"),
-    ("checks", "kit.checks", "", "the checks of each patch"),
-    ("litmus", "kit.litmus", "", "the litmus tests, with herd7"),
-    ("bench-cost", "kit.bench.cost", "machine", "what the stack costs, against the base"),
-    ("bench-host", "kit.bench.host", "", "benchmarks on this host, features off and on by turns"),
-    ("bench-host-dir", "kit.bench.pack", "", "a directory with what measures, to copy to a host"),
-    ("report", "kit.bench.summary", "", "all saved results on one page"),
-    ("sim", "kit.bench.sim", "machine", "a workload on a simulated machine"),
-    ("sim-validate", "kit.bench.validate", "", "the simulation against real machines"),
+    ("base", "kit.stack.base", "fetch and import the base kernel"),
+    ("tree", "kit.stack.patches", "apply the patches to the base, one commit a patch"),
+    ("export", "kit.stack.patches", "write the tree's commits back to patches/"),
+    ("refresh", "kit.stack.patches", "move the series to a newer base, reporting patch by patch"),
+    ("kernel", "kit.vm.kernel", "configure and build a kernel"),
+    ("boot", "kit.demo", "boot the kernel, toggle every feature, show what each one changes"),
+    ("shell", "kit.vm.guest", "a prompt in the guest"),
+    ("selftest", "kit.vm.guest", "the series' kernel selftests in the guest"),
+    ("stress", "kit.vm.guest", "toggle the features under load and CPU hotplug"),
+    ("soak", "kit.vm.guest", "compare workloads with and without aggregation"),
+    ("checks", "kit.stack.checks", "the checks of each patch and of the whole series"),
+    ("litmus", "kit.stack.litmus", "the litmus tests, with herd7"),
+    ("bench-cost", "kit.cost.measure", "instructions and memory that the patches cost"),
+    ("bench-host", "kit.host.measure", "benchmarks on this host, features off and on in turn"),
+    ("bench-host-dir", "kit.host.portable", "a directory with bench-host, to copy to a host"),
+    ("calibrate", "kit.host.calibrate", "measure this host's caches, for the simulation"),
+    ("report", "kit.results.report", "all saved results on one page"),
+    ("sim", "kit.sim.simulate", "a workload on a simulated machine"),
+    ("sim-all", "kit.sim.experiments", "all declared experiments on simulated machines"),
+    ("sim-validate", "kit.sim.validate", "compare the simulation with published results"),
+    ("test", "kit.tests", "all tests but the long ones: fast ones first, then patches, then guests"),
+    ("test-fast", "kit.tests", "the tests that need this host only"),
+    ("test-patches", "kit.tests", "the tests of each patch and of other configurations"),
+    ("test-boot", "kit.tests", "the tests that boot guests"),
+    ("test-long", "kit.tests", "soak and validation of the simulation"),
+    ("settings", "kit.settings", "list all settings and the commands that take them"),
 )
 
 
@@ -37,22 +45,35 @@ def parser():
     """The argument parser, for all commands."""
     top = argparse.ArgumentParser(prog="kit", description=__doc__)
     sub = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, module, options, text in COMMANDS:
-        command = sub.add_parser(name, help=text, description=text)
+    for name, module, text in COMMANDS:
+        command = sub.add_parser(
+            name, help=text, description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            epilog="\n".join(["settings:", *settings.text(settings.of(name))]))
         command.set_defaults(module=module)
-        if "build" in options:
-            command.add_argument("--build", default=os.environ.get("BUILD") or "stack",
-                                 help=f"one of {', '.join(BUILDS)} (default: stack)")
-        if "machine" in options:
-            command.add_argument("--machine", default=os.environ.get("MACHINE") or "two-ccx",
-                                 help="a name from machines/ or a file (default: two-ccx)")
+        command.add_argument("settings", nargs="*", metavar="NAME=VALUE",
+                             help="a setting; the environment is read too")
     return top
+
+
+def take(args):
+    """Put the settings behind the command into the environment, and check all of them. Error for
+    what is no setting of the command."""
+    names = settings.given(os.environ.get("MAKEFLAGS", ""))
+    for text in args.settings:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Error(f"{text}: a setting is NAME=VALUE; python3 -m kit {args.command} --help"
+                        " lists them")
+        names.append(name)
+        os.environ[name] = value
+    settings.check(args.command, names)
 
 
 def stop(number, frame):
     """End on a signal by way of an exception: the default action would end python at once, and
     leave the programs that it started running."""
-    # It may come more than once, and what cleans up must not be interrupted.
+    # The signal may come more than once, and the cleanup must not be interrupted.
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 
@@ -63,11 +84,20 @@ def main(argv=None):
     for sig in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, stop)
     try:
-        if getattr(args, "build", "stack") not in BUILDS:
-            raise Error(f"no such BUILD: {args.build} (there are: {', '.join(BUILDS)})")
-        # Only the command that is asked for is imported: the others may need what is not there.
+        take(args)
+        # Only the command's own module is imported: other modules may need packages that are not
+        # installed. And paths.py reads settings when it is imported.
         return importlib.import_module(args.module).command(args)
-    except (Error, PermissionError) as error:
+    except ModuleNotFoundError as error:
+        if (error.name or "kit").partition(".")[0] == "kit":
+            raise
+        print(f"error: {missing(error.name.partition('.')[0])}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of the output, such as head, has ended.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (Error, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

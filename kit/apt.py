@@ -5,15 +5,22 @@ the system's sources, lists and packages stay as they are."""
 import os
 import shutil
 
-from kit.run import Error, sh
+from kit.process import Error, sh
 
 SECONDS = 1800
+# What the name of a release's suite of security updates, and of their archive, ends in.
+SECURITY = "-security"
+
+
+def here():
+    """Whether the system has apt."""
+    return bool(shutil.which("apt-get"))
 
 
 def archive():
     """Give (URI of the Debian archive this machine uses, codename of its release); Error if there
     is none."""
-    if not shutil.which("apt-get"):
+    if not here():
         raise Error("this is not Debian")
     done = sh(["apt-get", "indextargets", "--format", "$(CODENAME) $(REPO_URI)",
                "Created-By: Packages", "Origin: Debian", "Component: main"], capture=True,
@@ -33,6 +40,28 @@ def versions(package, options=()):
     return list(dict.fromkeys(row[1].strip() for row in rows if "Sources" not in row[2]))
 
 
+class System:
+    """apt with the system's own sources; `work` is the directory to download into, emptied."""
+
+    def __init__(self, work):
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        self.work = work
+
+    def versions(self, package):
+        """Give the versions of a package that there are, newest first."""
+        return versions(package)
+
+    def download(self, package):
+        """Fetch one package (NAME or NAME=VERSION); give its path. Error with what apt said."""
+        # apt warns when it cannot drop to its own user, which cannot write to this directory.
+        sandbox = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
+        sh(["apt-get", "-q", *sandbox, "download", package], cwd=self.work, timeout=SECONDS,
+           capture=True)
+        [deb] = self.work.glob("*.deb")
+        return deb
+
+
 class Apt:
     """apt with the main component of some suites as its only source, and its state in `work`,
     which is emptied. Every method raises Error with what apt said."""
@@ -41,8 +70,9 @@ class Apt:
         shutil.rmtree(work, ignore_errors=True)
         (work / "lists").mkdir(parents=True)
         (work / "cache/archives").mkdir(parents=True)
-        (work / "sources.list").write_text("".join(f"deb {uri} {suite} main\n"
-                                                   for suite in suites))
+        (work / "sources.list").write_text("".join(
+            f"deb {uri.rstrip('/')}{SECURITY if suite.endswith(SECURITY) else ''} {suite} main\n"
+            for suite in suites))
         self.work, self.log = work, work / "log"
         self.options = [option for setting in (
             f"Dir::Etc::sourcelist={work}/sources.list", "Dir::Etc::sourceparts=-",
@@ -63,10 +93,13 @@ class Apt:
            timeout=SECONDS)
         return (set(self.work.glob("*.deb")) - before).pop()
 
-    def unpack(self, package, suite, directory):
-        """Unpack the newest version of a package in a suite into a directory, with what it needs
-        and is not installed on the system."""
+    def unpack(self, packages, suite, directory):
+        """Unpack packages into a directory, with what they need and is not installed on the system.
+
+        packages: names, of which the newest version in a suite is taken, or paths of .deb files.
+        """
         sh(["apt-get", "-q", "-y", *self.options, "--download-only", "--no-install-recommends",
-            "-t", suite, "install", package], log=self.log, timeout=SECONDS)
-        for deb in sorted((self.work / "cache/archives").glob("*.deb")):
+            "-t", suite, "install", *packages], log=self.log, timeout=SECONDS)
+        files = [package for package in packages if str(package).endswith(".deb")]
+        for deb in [*sorted((self.work / "cache/archives").glob("*.deb")), *files]:
             sh(["dpkg", "-x", deb, directory], log=self.log, timeout=SECONDS)

@@ -1,72 +1,89 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where everything lives. Outputs are all below BUILD, which KIT_BUILD moves elsewhere."""
+"""The directories of the repository and of its outputs."""
 
-import os
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 
+from kit import settings
+
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = Path(os.environ.get("KIT_BUILD") or ROOT / "build").resolve()
-SERIES = "6.12"
-# What the stack is compared with.
-MAINLINE = "7.3"
+BUILD = Path(settings.get("KIT_BUILD") or ROOT / "build").resolve()
+PATCHES = ROOT / "patches"
+RESULTS = ROOT / "results"
 
 CONFIGS = ROOT / "configs"
 MACHINES = ROOT / "machines"
-# Machines for the simulation only, and what caches cost.
+# Machines that only the simulation uses, and the files with the costs of their caches.
 SIMULATED = MACHINES / "simulated"
 CACHES = MACHINES / "caches"
 GUEST = ROOT / "guest"
 
-BUILDS = ("stack", "base", "debug", "kasan")
-# Mainline with its own cache-aware scheduler, and without it.
-MAINLINE_BUILDS = (MAINLINE, f"{MAINLINE}-nocache")
-
 
 @dataclass(frozen=True)
-class Layout:
-    """The directories of one stack; the tests make toy ones of their own."""
+class Series:
+    """A series of patches, the base it applies to, and the directories made of both.
 
+    name: the series' directory below `root`; its first part is the base, "6.12" or "7.3". A base
+    without a file `series` is a series without patches. root, build: the tests make toy ones.
+    """
+
+    name: str
+    root: Path = PATCHES
     build: Path = BUILD
-    patches: Path = ROOT / "patches" / SERIES
 
     @property
-    def pin(self) -> Path:
-        """The file that pins the base: Debian version and SHA-256."""
-        return self.patches / "base.toml"
+    def base(self) -> str:
+        """The kernel version that the series applies to, such as "6.12"."""
+        return self.name.partition("/")[0]
 
     @property
-    def series(self) -> Path:
-        """The file that gives the order of the patches."""
+    def patches(self) -> Path:
+        """The directory of the patch files."""
+        return self.root / self.name
+
+    @property
+    def order(self) -> Path:
+        """The file with the order of the patches."""
         return self.patches / "series"
 
     @property
+    def pin(self) -> Path:
+        """The file that pins the base, shared by all series on it."""
+        return self.root / self.base / "base.toml"
+
+    def results(self, machine) -> str:
+        """The directory of the results on a machine, below results/. Another series than the default
+        one has a directory of its own, so that no series overwrites the results of another."""
+        if self.name == settings.default("SERIES"):
+            return machine
+        return f"{machine}-{self.name.replace('/', '-')}"
+
+    @property
+    def setting(self) -> str:
+        """What selects the series on the command line: "" for the default one, else " SERIES=..."."""
+        return "" if self.name == settings.default("SERIES") else f" SERIES={self.name}"
+
+    @property
     def downloads(self) -> Path:
-        """Where the base's .deb is kept."""
+        """The directory with the base's .deb."""
         return self.build / "base"
 
     @property
     def work(self) -> Path:
         """The directory of this series' trees and builds."""
-        return self.build / SERIES
+        return self.build / self.name.replace("/", "-")
 
     @property
     def linux(self) -> Path:
-        """The git tree of the stack: tag `base`, branch `stack`."""
+        """The git tree of the series: tag `base`, branch `stack`."""
         return self.work / "linux"
 
     @property
     def linux_base(self) -> Path:
-        """The base without the stack, a worktree of `linux`."""
+        """The base without the patches, a worktree of `linux`."""
         return self.work / "linux-base"
 
-    def source(self, build: str) -> Path:
-        """The git tree that a BUILD of this series is made from."""
-        return self.linux_base if build == "base" else self.linux
 
-    def out(self, build: str) -> Path:
-        """The O= directory of a BUILD."""
-        return (self.build / MAINLINE if build in MAINLINE_BUILDS else self.work) / build
-
-
-LAYOUT = Layout()
+SERIES = Series(settings.get("SERIES"))

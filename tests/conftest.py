@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What all tests share: the last line with the counts, and toy kernels to try the stack on."""
+"""What all tests share: the tiers, the last line with the counts, and toy kernels.
+
+A test's tier (kit.tests.TIERS) is its marker: pytest.mark.patches, boot or long. A test that uses
+the fixture `built` boots a kernel, so its tier is boot. Every other test is fast, and fails if it
+uses the kernel's tree, QEMU or apt-get: a forgotten marker is noticed.
+"""
 
 import signal
+import socket
+import subprocess
+import tarfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from kit.base import IDENTITY
-from kit.paths import Layout
-from kit.run import git
+from kit import apt, pinned
+from kit.paths import SERIES, Series
+from kit.process import git, sh
+from kit.stack import base
+from kit.tests import TIERS
 
 MAKEFILE = """\
 VERSION = 6
@@ -17,25 +28,120 @@ SUBLEVEL = {sublevel}
 """
 
 
-def pytest_configure(config):
-    """Stop as for ctrl-C when told to end, so that nothing that a test started is left."""
+def handle_signals():
+    """End as with Ctrl-C on SIGTERM and SIGHUP, so that no process that a test started is left."""
     def stop(number, frame):
-        # Both make and its caller may pass the signal on; what cleans up must not be interrupted.
+        # The signal may come twice, from make and from its caller; cleanup must not be interrupted.
         signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
-    # It is ignored in the background of a script, and by all that the tests interrupt then.
+    # In the background of a script it is ignored, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config):
+    """Register the tiers as markers, and the one of pytest-xdist, which may be absent."""
+    handle_signals()
+    config.addinivalue_line("markers", "xdist_group(name): tests that run one after the other")
+    for tier, needs in TIERS.items():
+        config.addinivalue_line("markers", f"{tier}: {needs}")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_sessionstart(session):
+    """Be quiet while pytest-xdist starts its processes. If it is to be verbose, it first asks each of
+    them for its version, and the tests come to run in a thread that may not handle signals if they
+    arrive before that has ended."""
+    verbose, session.config.option.verbose = session.config.option.verbose, 0
+    yield
+    session.config.option.verbose = verbose
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark each test with its tier, before -m selects, and sort by tiers."""
+    for item in items:
+        marked = {mark.name for mark in item.iter_markers()} & set(TIERS)
+        if "built" in getattr(item, "fixturenames", ()):
+            marked = marked or {"boot"}
+        if len(marked) > 1:
+            raise pytest.UsageError(f"{item.nodeid} is in more than one tier:"
+                                    f" {', '.join(sorted(marked))}")
+        item.tier = marked.pop() if marked else "fast"
+        item.add_marker(item.tier)
+        item.user_properties.append(("tier", item.tier))
+        if "regions" in getattr(item, "fixturenames", ()):
+            # Such tests look at the same boots: one process of pytest-xdist runs all of a module.
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+    items.sort(key=lambda item: list(TIERS).index(item.tier))
+
+
+def misplaced(command, cwd):
+    """What a process does that a test of the tier fast must not do; "" if there is nothing."""
+    words = [str(word) for word in command] if isinstance(command, (list, tuple)) else [command]
+    program = Path(words[0]).name
+    if program == "setpriv" or program.startswith("qemu-system") and "--version" not in words:
+        return "runs QEMU"
+    if program.startswith("apt-"):
+        return "runs apt"
+    if cwd and Path(cwd).is_relative_to(SERIES.work):
+        return "uses the kernel's tree"
+    if program == "make" and any(word.startswith("O=") for word in words):
+        return "builds a kernel"
+    return ""
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Fail a test of the tier fast, with its fixtures, that does what belongs to another tier."""
+    # A test before may have called kit.__main__.main(), which installs handlers of its own.
+    handle_signals()
+    with pytest.MonkeyPatch.context() as patch:
+        if item.tier == "fast":
+            start = subprocess.Popen.__init__
+
+            def guarded(self, args, *rest, **options):
+                what = misplaced(args, options.get("cwd"))
+                if what:
+                    pytest.fail(f"a test of the tier fast {what}: mark it patches or boot")
+                start(self, args, *rest, **options)
+            patch.setattr(subprocess.Popen, "__init__", guarded)
+            connect = socket.socket.connect
+
+            def near(self, address):
+                if self.family != socket.AF_UNIX and not str(address[0]).startswith("127."):
+                    pytest.fail("a test of the tier fast uses the network: mark it patches or boot")
+                connect(self, address)
+            patch.setattr(socket.socket, "connect", near)
+        yield
+
+
+seconds = Counter()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report):
+    """Add the time of each phase of a test to that of its tier. Show what a test printed that passed
+    in a process of pytest-xdist, which shows the output of failed tests only."""
+    seconds[dict(report.user_properties).get("tier")] += report.duration
+    if report.when == "call" and report.passed:
+        print(report.capstdout, end="", flush=True)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print how long the tests of each tier took, one after the other."""
+    for tier, took in seconds.items():
+        terminalreporter.write_line(f"tier {tier}: {took:.0f} s")
+
+
 def pytest_sessionfinish(session, exitstatus):
-    """Keep for the last line whether the run came to its end."""
+    """Remember for the last line whether the run was complete."""
     session.config.kit_ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 
 def pytest_unconfigure(config):
-    """Print the counts as the very last line, however the run ended."""
+    """Print the counts as the last line, however the run ended."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or config.option.collectonly:
         return
@@ -50,7 +156,7 @@ def pytest_unconfigure(config):
 
 @pytest.fixture(autouse=True)
 def own_line():
-    """Start what a test prints on a line of its own, below the test's name."""
+    """Print a newline, so that the output of a test starts below its name."""
     print()
 
 
@@ -60,9 +166,9 @@ class Toy:
 
     def __init__(self, directory):
         self.directory = directory
-        self.layout = Layout(build=directory / "build", patches=directory / "patches")
-        self.layout.patches.mkdir()
-        self.layout.pin.write_text('version = "6.12.1-1"\nsha256 = "00"\n')
+        self.series = Series("6.12", directory / "patches", directory / "build")
+        self.series.patches.mkdir(parents=True)
+        self.series.pin.write_text('version = "6.12.1-1"\nsha256 = "00"\n')
         self.source = self.make_source(1)
 
     def make_source(self, sublevel, change=None):
@@ -78,10 +184,27 @@ class Toy:
             path.write_text((change or {}).get(name, str)(text))
         return source
 
+    def make_deb(self, version="6.12.1-1"):
+        """A package like Debian's with the source in it, where the kit keeps it; a base.Source."""
+        root = self.directory / "package"
+        inner = root / "usr/src/linux-source-6.12.tar.xz"
+        inner.parent.mkdir(parents=True)
+        (root / "DEBIAN").mkdir()
+        (root / "DEBIAN/control").write_text(
+            f"Package: linux-source-6.12\nVersion: {version}\nArchitecture: all\n"
+            "Maintainer: nobody <nobody@example.org>\nDescription: a toy\n")
+        with tarfile.open(inner, "w:xz") as archive:
+            archive.add(self.source, "linux-source-6.12")
+        source = base.Source(base.DEBIAN + version)
+        path = base.deb_path(self.series, source)
+        path.parent.mkdir(parents=True)
+        sh(["dpkg-deb", "-b", root, path], capture=True)
+        return base.Source(source.name, path, pinned.sha256(path))
+
     @property
     def linux(self) -> Path:
         """The git tree."""
-        return self.layout.linux
+        return self.series.linux
 
     def edit(self, name, old, new):
         """Replace text in a file of the tree."""
@@ -100,15 +223,17 @@ class Toy:
 
     def files(self) -> dict:
         """The contents of the patches directory by name."""
-        return {path.name: path.read_bytes() for path in sorted(self.layout.patches.iterdir())}
+        return {path.name: path.read_bytes() for path in sorted(self.series.patches.iterdir())}
 
     def git(self, *args) -> str:
         """What git says in the tree."""
-        return git(self.linux, *args, env=IDENTITY).out.strip()
+        return git(self.linux, *args, env=base.IDENTITY).out.strip()
 
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """A toy kernel without a tree yet."""
     monkeypatch.delenv("LINUX", raising=False)
+    # No archive has a toy, so none is asked for it.
+    monkeypatch.setattr(apt, "here", lambda: False)
     return Toy(tmp_path)

@@ -1,88 +1,101 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where the base comes from, and what is refused as one."""
+"""The sources of the base, and those that are refused."""
 
+import dataclasses
 import tarfile
 
 import pytest
 
-from kit import base, stack
-from kit.run import Error, git, sh
+from kit import pinned
+from kit.process import Error, git, sh
+from kit.stack import base, patches
 
 
 def listing(directory):
-    """Names, sizes and times of what is below a directory."""
+    """Return names, sizes and times of all files below a directory."""
     return sorted((str(path.relative_to(directory)), path.lstat().st_size,
                    path.lstat().st_mtime_ns) for path in directory.rglob("*"))
 
 
-def make_deb(toy, version="6.12.1-1"):
-    """A package like Debian's, with a toy kernel in it; a Source that points to it."""
-    root = toy.directory / "package"
-    inner = root / "usr/src/linux-source-6.12.tar.xz"
-    inner.parent.mkdir(parents=True)
-    (root / "DEBIAN").mkdir()
-    (root / "DEBIAN/control").write_text(
-        f"Package: linux-source-6.12\nVersion: {version}\nArchitecture: all\n"
-        "Maintainer: nobody <nobody@example.org>\nDescription: a toy\n")
-    with tarfile.open(inner, "w:xz") as archive:
-        archive.add(toy.source, "linux-source-6.12")
-    source = base.Source(base.DEBIAN + version)
-    path = base.deb_path(toy.layout, source)
-    path.parent.mkdir(parents=True)
-    sh(["dpkg-deb", "-b", root, path], capture=True)
-    return base.Source(source.name, path, base.sha256(path))
-
-
 def test_deb_is_imported_once_and_names_itself(toy, capsys):
-    deb = make_deb(toy)
-    base.write_pin(deb, toy.layout)
-    stack.tree(toy.layout)
-    subject = toy.git("log", "-1", "--format=%s (%an, %aI)", "base")
-    assert subject == "Linux 6.12.1 (Debian 6.12.1-1) (base, 2026-01-01T00:00:00+00:00)"
+    deb = toy.make_deb()
+    base.write_pin(deb, toy.series)
+    patches.tree(toy.series)
+    # Seconds, because git writes the zone of UTC as +00:00 or as Z, by version.
+    subject = toy.git("log", "-1", "--format=%s (%an, %at)", "base")
+    assert subject == "Linux 6.12.1 (Debian 6.12.1-1) (base, 1767225600)"
     assert toy.git("ls-files").split() == ["Makefile", "kernel/one.c", "kernel/two.c"]
     deb.path.unlink()
     capsys.readouterr()
-    stack.tree(toy.layout)
+    patches.tree(toy.series)
     again = capsys.readouterr().out
     assert again == ""
     print(f"the base commit: {subject}; the second make tree did nothing, without the .deb")
 
 
 def test_wrong_sha256_is_refused_and_removed(toy):
-    deb = make_deb(toy)
-    base.write_pin(deb, toy.layout)
+    deb = toy.make_deb()
+    base.write_pin(deb, toy.series)
     with open(deb.path, "ab") as file:
         file.write(b"x")
-    with pytest.raises(Error, match="is not the pinned file, and was removed") as caught:
-        stack.tree(toy.layout)
+    with pytest.raises(Error, match="was removed: its SHA-256 is") as caught:
+        patches.tree(toy.series)
     assert not deb.path.exists() and not toy.linux.exists()
     assert deb.sha256 in str(caught.value)
     print(caught.value)
 
 
-def test_archive_without_the_pinned_version(toy, monkeypatch, capsys):
-    monkeypatch.setattr(base, "offered", lambda: ["6.12.9-1", "6.12.8-1"])
-    assert base.wanted(toy.layout).name == "Debian 6.12.9-1"
-    said = capsys.readouterr().err
-    assert "the archive no longer has linux-source-6.12 6.12.1-1: taking its newest, 6.12.9-1" \
-        in said
-    monkeypatch.setattr(base, "offered", lambda: ["6.12.9-1", "6.12.1-1"])
-    assert base.wanted(toy.layout).name == "Debian 6.12.1-1"
-    monkeypatch.setattr(base, "offered", list)
-    with pytest.raises(Error, match="the archive offers no linux-source-6.12"):
-        base.wanted(toy.layout)
-    print(said.strip())
+def test_newer_base_in_the_archive_changes_nothing(toy, monkeypatch):
+    """What the archive offers makes no difference to what is built, only to make refresh."""
+    deb = toy.make_deb()
+    base.write_pin(deb, toy.series)
+    monkeypatch.setattr(base, "offered", lambda series: ["6.12.9-1"])
+    assert base.wanted(toy.series) == base.pin(toy.series)
+    patches.tree(toy.series)
+    assert base.imported(toy.series).name == "Debian 6.12.1-1"
+    assert base.newest(toy.series).name == "Debian 6.12.9-1"
+
+
+def test_archive_that_dropped_the_pinned_version(toy):
+    """The same file is taken from another URL; without one, the message says what can be done."""
+    deb = toy.make_deb()
+    elsewhere = toy.directory / "elsewhere"
+    deb.path.rename(elsewhere)
+    toy.series.pin.write_text(
+        f'version = "6.12.1-1"\nsha256 = "{deb.sha256}"\nurls = ["{elsewhere.as_uri()}"]\n')
+    patches.tree(toy.series)
+    assert base.imported(toy.series).name == "Debian 6.12.1-1"
+    assert pinned.sha256(deb.path) == deb.sha256 and elsewhere.exists()
+
+    deb.path.unlink()
+    elsewhere.unlink()
+    toy.linux.rename(toy.directory / "old")
+    with pytest.raises(Error) as caught:
+        patches.tree(toy.series)
+    print(caught.value)
+    for words in ("linux-source-6.12 6.12.1-1 cannot be had from anywhere", elsewhere.as_uri(),
+                  "LINUX=<directory or tarball>", "linux-6.12.1.tar.xz", str(deb.path)):
+        assert words in str(caught.value)
+    assert not toy.linux.exists()
+
+
+def test_written_pin_is_read(toy):
+    deb = toy.make_deb()
+    base.write_pin(dataclasses.replace(deb, suite="some-security"), toy.series)
+    read = base.pin(toy.series)
+    assert (read.version, read.sha256, read.suite) == ("6.12.1-1", deb.sha256, "some-security")
+    assert read.urls == (pinned.snapshot(deb.path),)
 
 
 def test_linux_directory_is_left_untouched(toy):
     (toy.source / "kernel/.gitignore").write_text("*.c\n")
     before = listing(toy.source)
-    stack.tree(toy.layout, toy.source)
+    patches.tree(toy.series, toy.source)
     assert listing(toy.source) == before
     assert "kernel/one.c" in toy.git("ls-files").split()
-    name = base.imported(toy.layout).name
+    name = base.imported(toy.series).name
     # Without LINUX= the tree stays on what LINUX= gave, rather than go back to the archive.
-    assert base.wanted(toy.layout).name == name
+    assert base.wanted(toy.series).name == name
     print(f"imported, with the files that its .gitignore hides: {name}")
 
 
@@ -91,7 +104,7 @@ def test_linux_directory_with_git_gives_its_head(toy, capsys):
     git(toy.source, "add", "-A")
     git(toy.source, "commit", "-q", "-m", "x", env=base.IDENTITY)
     (toy.source / "kernel/one.c").write_text("not committed\n")
-    stack.tree(toy.layout, toy.source)
+    patches.tree(toy.series, toy.source)
     assert "int one_1;" in (toy.linux / "kernel/one.c").read_text()
     said = capsys.readouterr().err
     assert "without its uncommitted changes" in said
@@ -102,7 +115,7 @@ def test_linux_directory_with_git_gives_its_head(toy, capsys):
 def test_linux_tarball(toy, kind):
     tarball = toy.directory / f"linux.tar.{kind}"
     sh(["tar", "-c", "-a", "-f", tarball, "-C", toy.directory, toy.source.name])
-    stack.tree(toy.layout, tarball)
+    patches.tree(toy.series, tarball)
     assert toy.git("ls-files").split() == ["Makefile", "kernel/one.c", "kernel/two.c"]
     print(toy.git("log", "-1", "--format=%s", "base"))
 
@@ -121,7 +134,7 @@ def test_bad_linux_is_refused(toy):
                          (wrong, "is not a Linux 6.12 source: it is 6.13"),
                          (junk, "tar")):
         with pytest.raises(Error, match=words) as caught:
-            stack.tree(toy.layout, linux)
+            patches.tree(toy.series, linux)
         assert not toy.linux.exists()
         print(str(caught.value).splitlines()[0])
 
@@ -132,9 +145,9 @@ def test_interrupted_import_is_not_believed(toy, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(base, "version_of", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            base.ensure(toy.layout, base.Source("directory 0", toy.source))
-    assert not toy.linux.exists() and base.imported(toy.layout) is None
-    stack.tree(toy.layout, toy.source)
-    left = sorted(path.name for path in toy.layout.work.iterdir())
+            base.ensure(toy.series, base.Source("directory 0", toy.source))
+    assert not toy.linux.exists() and base.imported(toy.series) is None
+    patches.tree(toy.series, toy.source)
+    left = sorted(path.name for path in toy.series.work.iterdir())
     assert left == ["linux", "tree.lock"]
     print(f"left in the build directory after the second run: {left}")

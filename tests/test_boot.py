@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The stack's kernel in guests: its selftests on every machine, the page, and the stress."""
+"""The kernel in guests: its selftests on each machine, make boot, and make stress."""
 
-import os
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
-from kit import guest, kernel, ktap, machine, page, qemu
+from kit import demo
+from kit.vm import guest, kernel, ktap, machine
 
+pytestmark = pytest.mark.boot
 
-SELFTESTS = {"cache_groups", "cs_prctl_test", "features", "sched_cache", "sched_cache_lb",
+SELFTESTS = {"l2_groups", "cs_prctl_test", "features", "sched_cache", "sched_cache_lb",
              "sched_cache_stress", "sis_fast", "slice", "ttwu_queue"}
 KUNIT = {"sched_cache"}
 
 
 def not_here(m):
-    """The reasons that a selftest has to skip something on a Machine. Whatever else is skipped
-    counts as a failure: a kernel that lacks a feature, or an option that was lost, would pass."""
+    """Return the reasons for which a selftest may skip on a Machine. Any other skip counts as a
+    failure: otherwise a kernel that lost a feature or an option would pass."""
     active = [cpu for cpu in m.expected() if cpu.active]
     groups = {(cpu.llc, cpu.group) for cpu in active}
     llcs = {cpu.llc for cpu in active}
@@ -41,8 +40,8 @@ def not_here(m):
 
 
 def check(result, reasons=()):
-    """Show what a run did, and fail if anything in it was not well, or was skipped for none of the
-    reasons; give the parsed KTAP."""
+    """Print the results of a run, and fail if one of them failed or was skipped for another reason;
+    return the parsed KTAP."""
     tests = ktap.parse(result.ktap)
     for path, test in tests.leaves():
         print(f"  {test.status}: {path.removesuffix(' / ')}"
@@ -56,85 +55,44 @@ def check(result, reasons=()):
     return tests
 
 
-@pytest.fixture(scope="module")
-def selftests(request):
-    """The selftests on each machine that is tested and that there is a QEMU for, {name: Future or
-    qemu.Unavailable}. Where a guest takes one CPU there are as many at a time as there are CPUs."""
-    print()
-    machines = [machine.load(item.callspec.params["name"]) for item in request.session.items
-                if item.function is test_selftests]
-    programs, found = {}, {}
-    for m in machines:
-        try:
-            programs[m.name] = qemu.find(m.needs_smp_cache)
-        except qemu.Unavailable as error:
-            found[m.name] = error
-    if programs:
-        kernel.build("stack")
-        # Once, and not by each of them.
-        guest.initramfs("stack")
-    stop = threading.Event()
-    fair = all(program.fair for program in programs.values())
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if fair else 1) as pool:
-        try:
-            yield found | {m.name: pool.submit(guest.selftest, m, "stack", stop=stop)
-                           for m in machines if m.name in programs}
-        finally:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-
-
 @pytest.mark.parametrize("name", machine.names())
-def test_selftests(name, selftests):
+def test_selftests(name):
+    kernel.build("stack")
     m = machine.load(name)
-    if isinstance(selftests[name], qemu.Unavailable):
-        # For somebody offline; what judges a change has to see it all.
-        assert not os.environ.get("CI"), selftests[name]
-        pytest.skip(str(selftests[name]))
-    tests = check(selftests[name].result(), not_here(m))
+    tests = check(guest.selftest(m, "stack"), not_here(m))
     assert {test.name.removeprefix("selftests: sched: ") for test in tests.tests} == SELFTESTS
     # The ids are compared with the machine file on every machine, so that one may not skip.
-    groups = [test for path, test in tests.leaves() if "sched: cache_groups" in path]
+    groups = [test for path, test in tests.leaves() if "sched: l2_groups" in path]
     assert groups and any(test.status == ktap.OK for test in groups)
 
 
 def test_selftests_with_isolated_cpus():
-    """An isolated CPU shares its caches as before. It cannot be in a cpuset partition."""
+    """An isolated CPU keeps its cache groups. It cannot be in a cpuset partition."""
     kernel.build("stack")
-    m = machine.load(page.DEFAULT_MACHINE)
+    m = machine.load(demo.DEFAULT_MACHINE)
     check(guest.selftest(m, "stack", ["isolcpus=domain,2,3"]), [
         *not_here(m), "refused", "an LLC has 3 cores only", "LLCs of different sizes"])
 
 
 def test_selftests_with_checkers():
-    """The kernel with lockdep and the checks of the stack's own; and its KUnit tests."""
+    """The selftests and the KUnit tests on the kernel with lockdep and the series' own checks."""
     kernel.build("debug")
-    m = machine.load(page.DEFAULT_MACHINE)
+    m = machine.load(demo.DEFAULT_MACHINE)
     tests = check(guest.selftest(m, "debug"), not_here(m))
     suites = [test for test in tests.tests if test.name.startswith("kunit: ")]
     assert {test.name.removeprefix("kunit: ") for test in suites} == KUNIT
     assert all(test.subtests for test in suites)
 
 
-def test_page(capfd):
-    """`make boot`, as a user sees it."""
-    with capfd.disabled():
-        assert page.command(SimpleNamespace(machine=page.DEFAULT_MACHINE, build="stack")) == 0
-
-
-def test_soak():
-    """`make soak` reaches its selftest, which has nothing to compare on a machine with one LLC."""
-    kernel.build("stack")
-    m = machine.load("one-llc")
-    tests = check(guest.soak(m, "stack"), not_here(m))
-    assert [test.name for test in tests.tests] == ["selftests: sched: sched_cache_ab"]
-    assert len([path for path, _ in tests.leaves()]) > 20
+def test_page():
+    """`make boot` succeeds."""
+    assert demo.command(SimpleNamespace(machine=demo.DEFAULT_MACHINE, build="stack")) == 0
 
 
 def test_stress_with_lockdep():
-    """Features toggled under load, CPUs unplugged, in a kernel that checks its locking."""
+    """Features are toggled under load and CPUs unplugged, in a kernel with lockdep."""
     kernel.build("debug")
-    tests = check(guest.stress(machine.load(page.DEFAULT_MACHINE), "debug"))
+    tests = check(guest.stress(machine.load(demo.DEFAULT_MACHINE), "debug"))
     written = [path for path, _ in tests.leaves()
                if f"written {guest.STRESS_TOGGLES} times" in path]
-    assert len(written) == len(page.FEATURES)
+    assert len(written) == len(demo.FEATURES)

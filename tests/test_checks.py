@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The checks of the stack, and that each of them can fail."""
+"""The checks of the series, and that each of them can fail."""
 
 import re
 
 import pytest
 
-from kit import checks, layout, stack
-from kit.base import IDENTITY
-from kit.paths import LAYOUT
-from kit.run import git
+from kit.paths import SERIES
+from kit.process import git
+from kit.stack import checks, patches
+from kit.stack.base import IDENTITY
 
-PATCHES = stack.series()
+PATCHES = patches.listed()
+# These take turns in one worktree, so they leave the other CPUs to other tests.
+COMPILES = pytest.mark.xdist_group("compiles")
 
 
 def verdict(result):
@@ -19,58 +21,51 @@ def verdict(result):
     assert not result.findings, "\n".join(result.findings)
 
 
-# ---- the stack ----
+def verdicts(results):
+    """Print a line for each patch from {patch: Result}, and fail with the findings of all."""
+    findings = []
+    for patch, result in results:
+        print(f"{patch}: {result.facts}")
+        findings += result.findings
+    assert not findings, "\n".join(findings)
 
-@pytest.mark.parametrize("patch", PATCHES)
-def test_patch_applies_as_it_is(patch):
-    verdict(checks.applies(patch))
 
+# ---- the series ----
 
-@pytest.mark.parametrize("patch", PATCHES)
+@pytest.mark.patches
+@COMPILES
 @pytest.mark.parametrize("tool", checks.TOOLS)
-def test_patch_adds_no_message(tool, patch):
-    verdict(checks.messages_added(tool, patch, *checks.pair(patch)))
+def test_no_patch_adds_a_message(tool):
+    verdicts((patch, checks.messages_added(tool, patch, *checks.pair(patch))) for patch in PATCHES)
 
 
-@pytest.mark.parametrize("patch", PATCHES)
-def test_patch_style(patch):
-    verdict(checks.style(patch))
+@pytest.mark.patches
+def test_style_of_each_patch():
+    verdicts((patch, checks.style(patch)) for patch in PATCHES)
 
 
-@pytest.mark.parametrize("patch", PATCHES)
-def test_patch_selftests_build(patch):
-    result = checks.selftests(patch)
-    if result is None:
-        print("touches no selftest")
-    else:
-        verdict(result)
+@pytest.mark.patches
+@COMPILES
+def test_selftests_build_with_each_patch_that_touches_them():
+    built = [(patch, result) for patch in PATCHES if (result := checks.selftests(patch))]
+    assert built
+    verdicts(built)
 
 
+@pytest.mark.patches
+@COMPILES
 def test_new_files_are_in_maintainers():
     verdict(checks.unlisted())
 
 
+@pytest.mark.patches
+@COMPILES
 @pytest.mark.parametrize("config", checks.CONFIGURATIONS, ids=lambda config: config.name)
 def test_stack_compiles_with(config):
     verdict(checks.compiles(config))
 
 
-@pytest.mark.parametrize("config", checks.LAYOUTS, ids=lambda config: config.name)
-def test_root_domain_lines(config):
-    verdict(checks.root_domain(config, checks.commits()[-1]))
-
-
 # ---- that the checks can fail ----
-
-@pytest.mark.parametrize("config", checks.LAYOUTS, ids=lambda config: config.name)
-def test_root_domain_lines_of_the_base_are_shared(config):
-    result = checks.root_domain(config, checks.commits()[0])
-    print(result.facts)
-    print(f"{len(result.findings)} findings, the first ones:", *result.findings[:9], sep="\n")
-    shared = [set(re.findall(r"[\w.\[\]]+", finding)) for finding in result.findings]
-    assert any({"rto_count", "refcount"} <= names for names in shared)
-    assert any({"rto_mask", "cpupri.pri_to_cpu[0].count"} <= names for names in shared)
-
 
 GCC = """\
 {src}/kernel/sched/core.c: In function 'schedule':
@@ -133,24 +128,26 @@ int checks_toy(int b)
 
 
 def add_to_core(text, directory):
-    """Commit a change of the base that adds `text` to kernel/sched/core.c; the commit."""
+    """Make a commit on the base that adds `text` to kernel/sched/core.c; return its id."""
     first, file = checks.commits()[0], "kernel/sched/core.c"
     index = {"GIT_INDEX_FILE": directory / "index"}
-    whole = git(LAYOUT.linux, "show", f"{first}:{file}").out + text
-    blob = git(LAYOUT.linux, "hash-object", "-w", "--stdin", input=whole).out.strip()
-    git(LAYOUT.linux, "read-tree", first, env=index)
-    git(LAYOUT.linux, "update-index", "--cacheinfo", f"100644,{blob},{file}", env=index)
-    tree = git(LAYOUT.linux, "write-tree", env=index).out.strip()
-    return git(LAYOUT.linux, "commit-tree", tree, "-p", first, "-m", "sched/core: Add a toy",
+    whole = git(SERIES.linux, "show", f"{first}:{file}").out + text
+    blob = git(SERIES.linux, "hash-object", "-w", "--stdin", input=whole).out.strip()
+    git(SERIES.linux, "read-tree", first, env=index)
+    git(SERIES.linux, "update-index", "--cacheinfo", f"100644,{blob},{file}", env=index)
+    tree = git(SERIES.linux, "write-tree", env=index).out.strip()
+    return git(SERIES.linux, "commit-tree", tree, "-p", first, "-m", "sched/core: Add a toy",
                env=IDENTITY).out.strip()
 
 
 @pytest.fixture(scope="module")
 def toy_commit(tmp_path_factory):
-    """A commit on the base with something for every check to find."""
+    """Return a commit on the base in which each check has something to find."""
     return add_to_core(TOY, tmp_path_factory.mktemp("toy"))
 
 
+@pytest.mark.patches
+@COMPILES
 @pytest.mark.parametrize(("tool", "finds"), [
     ("gcc", ["no previous prototype for .checks_toy.", "unused variable .unused."]),
     ("sparse", ["symbol 'checks_toy' was not declared"]),
@@ -164,15 +161,19 @@ def test_new_message_is_found(toy_commit, tool, finds):
         assert len([finding for finding in result.findings if re.search(what, finding)]) == 1
 
 
+@pytest.mark.patches
+@COMPILES
 def test_bad_style_is_found(toy_commit, tmp_path):
     patch = tmp_path / "toy.patch"
-    git(LAYOUT.linux, "format-patch", "-1", f"--output={patch}", toy_commit)
+    git(SERIES.linux, "format-patch", "-1", f"--output={patch}", toy_commit)
     result = checks.style(patch.name, tmp_path)
     print(result.facts, *result.findings, sep="\n")
     for what in ("ERROR:TRAILING_STATEMENTS", "WARNING:COMMIT_MESSAGE", "WARNING:BRACES"):
         assert any(what in finding for finding in result.findings)
 
 
+@pytest.mark.patches
+@COMPILES
 def test_option_that_kconfig_drops_is_found():
     # SCHED_SMT has no prompt on x86: it follows SMP.
     result = checks.compiles(checks.Config("toy", {"SCHED_SMT": "n"}))
@@ -180,6 +181,8 @@ def test_option_that_kconfig_drops_is_found():
     assert "# CONFIG_SCHED_SMT is not set  (it is y)" in result.findings[0]
 
 
+@pytest.mark.patches
+@COMPILES
 def test_patch_that_does_not_build_is_found(tmp_path):
     broken = add_to_core("static int checks_toy = no_such_thing;\n", tmp_path)
     result = checks.messages_added("gcc", "toy.patch", checks.commits()[0], broken)
@@ -188,70 +191,11 @@ def test_patch_that_does_not_build_is_found(tmp_path):
     assert "'no_such_thing' undeclared here" in result.findings[0]
 
 
+@pytest.mark.patches
+@COMPILES
 def test_target_that_make_passes_over_is_found(monkeypatch):
     monkeypatch.setattr(checks, "SCHED", "kernel/sched/no-such-directory/")
     result = checks.compiles(checks.Config("toy", {}))
     print(result.facts, *result.findings, sep="\n")
     assert result.findings == ["toy: does not build: nothing was compiled for"
                                " kernel/sched/no-such-directory/"]
-
-
-PAHOLE = """\
-struct cpupri_vec {
-	atomic_t                   count __attribute__((__aligned__(64))); /*     0     4 */
-
-	/* XXX 60 bytes hole, try to pack */
-
-	/* --- cacheline 1 boundary (64 bytes) --- */
-	cpumask_var_t              mask __attribute__((__aligned__(64))); /*    64     8 */
-
-	/* size: 128, cachelines: 2, members: 2 */
-} __attribute__((__aligned__(64)));
-struct cpupri {
-	struct cpupri_vec          pri_to_cpu[2] __attribute__((__aligned__(64))); /*     0   256 */
-	/* --- cacheline 4 boundary (256 bytes) --- */
-	int *                      cpu_to_pri;           /*   256     8 */
-
-	/* size: 320, cachelines: 5, members: 2 */
-} __attribute__((__aligned__(64)));
-struct root_domain {
-	cpumask_var_t              span __attribute__((__aligned__(64))); /*     0     8 */
-	atomic_t                   rto_count __attribute__((__aligned__(64))); /*    64     4 */
-	struct cpupri              cpupri __attribute__((__aligned__(64))); /*   128   320 */
-
-	/* size: 448, cachelines: 7, members: 3 */
-} __attribute__((__aligned__(64)));
-"""
-
-
-def line_findings(text):
-    """The findings about a layout; the toy does not have all the fields, which is not the point."""
-    found = [finding for finding in layout.findings(layout.parse(text))
-             if "not in the struct" not in finding]
-    print(*layout.table(layout.parse(text)), *found, sep="\n")
-    return found
-
-
-def test_line_with_two_writers_is_found():
-    assert line_findings(PAHOLE) == []
-    shared = PAHOLE.replace("/*    64     4 */", "/*    60     4 */")
-    assert line_findings(shared) == ["line 0 is shared by span | rto_count"]
-    # A bitmap in place of a pointer reaches into the next line.
-    long = PAHOLE.replace("/*     0     8 */", "/*     0    72 */")
-    assert line_findings(long) == ["line 1 is shared by span | rto_count"]
-    close = PAHOLE.replace("/*    64     8 */", "/*     8     8 */")
-    assert line_findings(close) == [
-        f"line {line} is shared by cpupri.pri_to_cpu[{n}].count | cpupri.pri_to_cpu[{n}].mask"
-        for n, line in ((0, 2), (1, 4))]
-
-
-def test_struct_without_alignment_is_found():
-    head, _, _ = PAHOLE.rpartition("} __attribute__")
-    assert ["not aligned" in finding for finding in line_findings(head + "};\n")] == [True]
-
-
-def test_fields_that_the_table_does_not_know_are_found():
-    text = PAHOLE.replace("rto_count", "brand_new")
-    assert line_findings(text) == ["brand_new is in no group: say in kit/layout.py who writes it"]
-    missing = layout.findings(layout.parse(PAHOLE))
-    assert "rto_mask is in a group, but not in the struct" in missing

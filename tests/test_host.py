@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make bench-host: its order, what it refuses, what it reads from the programs' output, and that
-what it toggles is put back, with made-up files here and for real in the guest."""
+"""make bench-host: the order of the runs, the settings it refuses, the figures it reads from the
+programs' output, and that it restores what it toggles; on made-up files, and once in a guest."""
 
+import dataclasses
 import ast
 import json
 import os
@@ -18,9 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from kit import guest, kernel, ktap, machine
-from kit.bench import facts, host, knobs, pack, results, stats, summary, workloads
-from kit.run import Error
+from kit.host import facts, knobs, measure, portable, workloads
+from kit.process import Error
+from kit.results import store, verdict
+from kit.vm import guest, kernel, ktap, machine
 
 SHAPE = facts.Shape(16, 8)
 TINY = workloads.Size(0.001, 1, 1)
@@ -29,20 +31,20 @@ TINY = workloads.Size(0.001, 1, 1)
 # ---- the order ----
 
 def test_two_states_are_abba():
-    assert host.passes(["A", "B"], 2) == [["A", "B"], ["B", "A"], ["B", "A"], ["A", "B"]]
+    assert measure.passes(["A", "B"], 2) == [["A", "B"], ["B", "A"], ["B", "A"], ["A", "B"]]
 
 
 @pytest.mark.parametrize("count", [2, 3, 6])
 def test_what_drifts_evenly_is_the_same_for_all(count):
-    """Each state is measured as late as the others, on average, in each round."""
+    """In each round, all states are measured equally late on average."""
     subjects = [f"s{i}" for i in range(count)]
-    order = [name for pass_ in host.passes(subjects, 5) for name in pass_]
+    order = [name for pass_ in measure.passes(subjects, 5) for name in pass_]
     for i in range(5):
         part = order[i * 2 * count:(i + 1) * 2 * count]
         when = {name: sum(at for at, other in enumerate(part) if other == name)
                 for name in subjects}
         assert set(when.values()) == {2 * count - 1}, when
-    assert len({pass_[0] for pass_ in host.passes(subjects, count)[::2]}) == count
+    assert len({pass_[0] for pass_ in measure.passes(subjects, count)[::2]}) == count
 
 
 # ---- switches, with made-up files in place of debugfs ----
@@ -73,8 +75,8 @@ def made_up(tmp_path, monkeypatch):
 
 
 def wanted(**more):
-    env = {"STACK_FEATURES": "TTWU_QUEUE_L2 SIS_FAST SCHED_CACHE", **more}
-    return host.settings(env)
+    return dataclasses.replace(measure.settings(more),
+                               features=("TTWU_QUEUE_L2", "SIS_FAST", "SCHED_CACHE"))
 
 
 def everything(sched):
@@ -82,10 +84,9 @@ def everything(sched):
 
 
 def test_states(sched):
-    """Every state says of every switch what it is to be, so that none is left from the one
-    before."""
+    """Each state sets all switches, so that none keeps the value of the state before."""
     more = "more:features=TTWU_QUEUE_L2,llc_balancing/aggr_tolerance=9"
-    found, left = host.states(wanted(STATES=more), sched)
+    found, left = measure.states(wanted(STATES=more), sched)
     for name, pairs in found.items():
         print(name, pairs)
     assert list(found) == ["off", "off again", "TTWU_QUEUE_L2", "SIS_FAST", "SCHED_CACHE", "more"]
@@ -104,9 +105,9 @@ def test_rounds():
 
 
 def test_states_of_mainline(sched):
-    """It has no feature bit, but a switch."""
+    """Mainline has no feature bit, but a file that switches it."""
     (sched / "features").write_text("NEXT_BUDDY \n")
-    found, left = host.states(wanted(), sched)
+    found, left = measure.states(wanted(), sched)
     assert found == {"off": [("llc_balancing/enabled", "0")],
                      "off again": [("llc_balancing/enabled", "0")],
                      "llc_balancing/enabled": [("llc_balancing/enabled", "1")]}
@@ -115,7 +116,7 @@ def test_states_of_mainline(sched):
 
 def test_closed_guard_puts_back(sched, tmp_path):
     before = everything(sched)
-    found, _ = host.states(wanted(STATES="t:llc_balancing/aggr_tolerance=9"), sched)
+    found, _ = measure.states(wanted(STATES="t:llc_balancing/aggr_tolerance=9"), sched)
     guard = knobs.Guard(list(found.values()), sched, tmp_path / "state")
     for pairs in found.values():
         knobs.write(pairs, sched)
@@ -127,7 +128,7 @@ def test_closed_guard_puts_back(sched, tmp_path):
 
 @contextmanager
 def child(body):
-    """Another process that runs body() and then waits for a signal."""
+    """Start another process that runs body() and then waits for a signal."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -152,7 +153,7 @@ def wait_for(condition):
 
 
 def gone(pid):
-    """Whether a process has ended, waited for or not."""
+    """Whether a process has ended, also if it was not waited for."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -160,7 +161,7 @@ def gone(pid):
 
 
 def test_killed_run_is_put_back_by_the_guard(sched, tmp_path):
-    """SIGKILL: nobody can catch it. What ran is ended too."""
+    """SIGKILL cannot be caught. The workload that ran is ended too."""
     before = everything(sched)
 
     def body():
@@ -179,8 +180,8 @@ def test_killed_run_is_put_back_by_the_guard(sched, tmp_path):
 
 
 def test_guard_ignores_polite_signals(sched, tmp_path, monkeypatch):
-    """As when a whole session, or a control group, is told to end. It is the guard that puts back,
-    and not this process instead of it."""
+    """As when a whole session or control group gets a signal. The guard restores the switches, not
+    this process."""
     before = everything(sched)
     guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched, tmp_path / "state")
     monkeypatch.setattr(knobs, "_restore", lambda *args: pytest.fail("the guard was killed"))
@@ -192,7 +193,7 @@ def test_guard_ignores_polite_signals(sched, tmp_path, monkeypatch):
 
 
 def test_killed_guard(sched, tmp_path):
-    """Who measures notices at the next run, and puts back itself."""
+    """The next run notices that the guard is gone, and restores the switches itself."""
     before = everything(sched)
     guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched, tmp_path / "state")
     knobs.write([("features", "TTWU_QUEUE_L2")], sched)
@@ -257,14 +258,14 @@ def test_write_that_does_not_last(sched):
 # ---- refusals ----
 
 @pytest.mark.parametrize("env, says", [
-    ({"SHORT": "2"}, "SHORT=2: is to be 0 or 1"),
+    ({"SHORT": "2"}, "SHORT=2: must be 0 or 1"),
     ({"SHORT": "1", "SAVE": "1"}, "not for results/"),
     ({"SHORT": "1", "FULL": "1"}, "nor a full one"),
-    ({"ROUNDS": "0"}, "ROUNDS=0: is to be a number, 1 or more"),
-    ({"STATES": "x"}, "STATES=x: is to be NAME:FILE=VALUE"),
+    ({"ROUNDS": "0"}, "ROUNDS=0: must be a whole number from 1 to 999"),
+    ({"STATES": "x"}, "STATES=x: must be NAME:FILE=VALUE"),
     ({"STATES": "x:features"}, "not FILE=VALUE"),
     ({"STATES": "x:../../trace=1"}, "not FILE=VALUE, with a file below"),
-    ({"STATES": "off:features=SIS_FAST"}, "is to be NAME"),
+    ({"STATES": "off:features=SIS_FAST"}, "must be NAME"),
     ({"SCHBENCH": "/nowhere"}, "no schbench.c in there"),
     ({"NAME": "../x"}, "NAME=../x"),
 ])
@@ -284,7 +285,7 @@ def test_settings_that_cannot_be_meant(env, says):
 ])
 def test_what_the_kernel_does_not_have(sched, env, says):
     with pytest.raises(Error, match=re.escape(says)) as caught:
-        host.states(wanted(**env), sched)
+        measure.states(wanted(**env), sched)
     print(caught.value)
 
 
@@ -292,20 +293,20 @@ def test_nothing_to_toggle(sched):
     (sched / "features").write_text("NEXT_BUDDY \n")
     shutil.rmtree(sched / "llc_balancing")
     with pytest.raises(Error, match="AS_IS=1 measures it as it is"):
-        host.states(wanted(), sched)
-    assert host.states(wanted(AS_IS="1"), sched) == ({"as it is": []}, {})
+        measure.states(wanted(), sched)
+    assert measure.states(wanted(AS_IS="1"), sched) == ({"as it is": []}, {})
 
 
 def test_no_debugfs(tmp_path):
     with pytest.raises(Error, match="is debugfs mounted"):
-        host.states(wanted(), tmp_path / "none")
+        measure.states(wanted(), tmp_path / "none")
 
 
 def test_not_root(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("AS_IS", "0")
     with pytest.raises(Error, match="only root can toggle"):
-        host.command()
+        measure.command()
     rt = [workload for workload in workloads.every(SHAPE, TINY, "python3") if workload.root]
     monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/bin/{name}")
     assert {workloads.missing(workload, False) for workload in rt} == {
@@ -315,10 +316,10 @@ def test_not_root(monkeypatch):
 
 def test_not_installed(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
-    here, left = host.choose(wanted(), SHAPE)
+    here, left = measure.choose(wanted(), SHAPE)
     assert here == [] and left["perf/pipe"] == "perf is not installed"
     with pytest.raises(Error, match="WORKLOADS=hackbank: there is none whose name begins so"):
-        host.choose(wanted(WORKLOADS="hackbank"), SHAPE)
+        measure.choose(wanted(WORKLOADS="hackbank"), SHAPE)
 
 
 @pytest.mark.parametrize("others, steal, noisy", [(0, 0, False), (15, 0, False), (20, 0, True),
@@ -340,26 +341,115 @@ def test_noise(tmp_path, others, steal, noisy):
     assert facts.limit(384) == pytest.approx(1.92)
 
 
+# ---- the plan of a run ----
+
+ALL_OF_OURS = {measure.OFF: [("features", "NO_SIS_FAST")], measure.AGAIN: [("features", "NO_SIS_FAST")],
+               **{feature.name: [("features", feature.name)] for feature in measure.FEATURES}}
+
+
+def planned(subjects, every=False, shape=facts.Shape(384, 16), size=workloads.NORMAL):
+    return measure.plan(subjects, workloads.every(shape, size, "python3"), shape, every)
+
+
+def test_each_feature_has_about_three_primary_metrics():
+    """Each names a figure of a workload that exists on large and small hosts, and has a reason."""
+    for shape in (facts.Shape(384, 16), facts.Shape(240, 60), SHAPE, facts.Shape(2, 2)):
+        metrics = {one.name + figure.suffix for one in workloads.every(shape, workloads.NORMAL, "p")
+                   for figure in one.figures}
+        for feature in measure.FEATURES:
+            names = workloads.primary(feature.name, shape)
+            print(feature.name, names)
+            assert 2 <= len(names) <= 4 and set(names) <= metrics
+    assert all(one.reason for one in workloads.PRIMARY)
+    assert {name for one in workloads.PRIMARY for name in one.features} == {
+        feature.name for feature in measure.FEATURES}
+
+
+def test_default_run_measures_primary_figures_in_about_an_hour():
+    """The state of a feature runs the workloads with its primary metrics; the base and the control
+    run all of them."""
+    runs, primary = planned(ALL_OF_OURS)
+    by_name = {one.name: subjects for one, subjects in runs}
+    for name, subjects in by_name.items():
+        print(name, *subjects)
+    assert by_name["hackbench/threads-pipe-32g"] == [
+        "off", "off again", "TTWU_QUEUE_L2", "TTWU_QUEUE_L2_ON_CPU", "TTWU_QUEUE_L2_DELAYED",
+        "SCHED_CACHE"]
+    assert "pi_stress" not in by_name and "SIS_FAST" in by_name["netperf/TCP_RR-384-slice"]
+    assert all(len(subjects) > 2 for subjects in by_name.values())
+    for feature in measure.FEATURES:
+        assert primary[feature.name] == workloads.primary(feature.name, facts.Shape(384, 16))
+    assert 40 * 60 < measure.seconds_of(runs, workloads.NORMAL) < 80 * 60
+
+
+def test_full_run_measures_all_in_all_states():
+    runs, _ = planned(ALL_OF_OURS, every=True)
+    assert {one.name for one, _ in runs} >= {"pi_stress", "hackbench/threads-pipe-2", "tbench/768"}
+    assert all(subjects == list(ALL_OF_OURS) for _, subjects in runs)
+
+
+def test_primary_metrics_of_further_states():
+    """A state has the primary metrics of the features it switches on; its knobs, of SCHED_CACHE."""
+    off = [("features", "NO_SIS_FAST"), ("llc_balancing/aggr_tolerance", "1")]
+    _, primary = planned({"off": off, "off again": off, "posted": [("features", "SIS_FAST")],
+                          "tolerant": [("features", "NO_SIS_FAST"),
+                                       ("llc_balancing/aggr_tolerance", "100")],
+                          "SCHED_CACHE": [("features", "SCHED_CACHE"),
+                                          ("llc_balancing/aggr_tolerance", "1")]})
+    shape = facts.Shape(384, 16)
+    assert primary == {"posted": workloads.primary("SIS_FAST", shape),
+                       "tolerant": workloads.primary("SCHED_CACHE_LB", shape),
+                       "SCHED_CACHE": workloads.primary("SCHED_CACHE", shape)}
+
+
+def test_workloads_that_the_user_names():
+    """They run in all states, and the first figure of each is declared."""
+    chosen = [one for one in workloads.every(SHAPE, TINY, "p") if one.name.startswith("schbench")]
+    runs, primary = measure.plan(ALL_OF_OURS, chosen, SHAPE, True, True)
+    assert all(subjects == list(ALL_OF_OURS) for _, subjects in runs)
+    assert primary["SIS_FAST"] == ["schbench/2/wake-p99", "schbench/4/wake-p99",
+                                   "schbench/8/wake-p99"]
+    assert set(primary) == set(ALL_OF_OURS) - {"off", "off again"}
+
+
+def test_plan_where_nothing_is_toggled():
+    """AS_IS=1: the workloads with any primary metric, once."""
+    runs, primary = planned({measure.PLAIN: []})
+    assert {tuple(subjects) for _, subjects in runs} == {(measure.PLAIN,)}
+    assert {one.name for one, _ in runs} == {one.name for one, _ in planned(ALL_OF_OURS)[0]}
+    assert len(primary[measure.PLAIN]) == len(runs)
+
+
+def test_estimate():
+    """Two passes a round in each state and the warm-up, with the time to settle; a look before."""
+    one = workload("w", "true")
+    assert measure.seconds_of([(one, ["a", "b"])], workloads.Size(1, 1, 3)) == (
+        measure.LOOK_SECONDS + 13 * (1 + measure.SETTLE_SECONDS))
+    assert [measure.duration(seconds) for seconds in (1, 3100, 9000)] == [
+        "about 1 min", "about 52 min", "about 2.5 h"]
+
+
 # ---- measuring, with workloads of our own ----
 
 def workload(name, command, pattern=workloads.HACKBENCH):
-    return workloads.Workload(name, name, command, ("sh",), pattern)
+    return workloads.Workload(name, name, command, ("sh",), pattern, 1)
 
 
 @pytest.fixture(name="ready")
 def made_ready(sched, tmp_path, monkeypatch):
-    """host.command() with made-up switches, and a quiet host; give where its results go."""
-    monkeypatch.setattr(host, "BUILD", tmp_path / "build")
-    monkeypatch.setattr(host, "SETTLE_SECONDS", 0)
+    """Replace switches and facts by those of a quiet host; return the directory of the results."""
+    monkeypatch.setattr(measure, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(measure, "SETTLE_SECONDS", 0)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(facts, "busy", lambda seconds: (0.0, 0.0, []))
-    monkeypatch.setattr(host, "states", lambda settings, real=host.states: real(settings, sched))
+    monkeypatch.setattr(measure, "states", lambda settings, real=measure.states: real(settings, sched))
     monkeypatch.setattr(knobs, "recover", lambda real=knobs.recover: real(tmp_path / "state"))
-    init = host.Host.__init__
-    monkeypatch.setattr(host.Host, "__init__", lambda self, subjects, shape, noisy: init(
+    init = measure.Host.__init__
+    monkeypatch.setattr(measure.Host, "__init__", lambda self, subjects, shape, noisy: init(
         self, subjects, shape, noisy, sched, tmp_path / "state"))
-    for name, value in {"SHORT": "1", "FEATURES": "SIS_FAST", "NAME": "here",
-                        "STACK_FEATURES": "SIS_FAST"}.items():
+    toy = [feature for feature in measure.FEATURES if feature.name == "SIS_FAST"]
+    monkeypatch.setattr(measure, "FEATURES", toy)
+    for name, value in {"SHORT": "1", "FEATURES": "SIS_FAST", "NAME": "here"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("WORKLOADS", raising=False)
     return tmp_path / "build/results/here"
@@ -375,25 +465,27 @@ def test_measures_each_state_in_its_state(ready, sched, monkeypatch):
     monkeypatch.setattr(knobs.Guard, "running", lambda guard, group: told.append(group))
     run_these(monkeypatch, workload("w", f"grep -q NO_SIS_FAST {sched}/features && echo Time: 2 || "
                                          "echo Time: 1"))
-    assert host.command() == 0
+    assert measure.command() == 0
     assert everything(sched) == before
     [path] = ready.glob("*.json")
-    found = results.load(path)
+    found = store.load(path)
     print(found.values)
     assert found.values == {"off": {"w": [2, 2]}, "off again": {"w": [2, 2]},
                             "SIS_FAST": {"w": [1, 1]}}
-    assert results.control(found, "off") == "off again"
+    assert store.control(found, "off") == "off again"
     assert found.repeat["commands"]["w"].startswith("grep")
+    assert found.repeat["primary_of"] == {"SIS_FAST": []} and found.repeat["primary"] == []
     # The guard does not end a group that is no more: its number may be another's by then.
     assert len(told) == 2 * 7 and set(told[1::2]) == {0} and min(told[::2]) > 1
-    assert host.command() == 0 and len(list(ready.glob("*.json"))) == 2
+    assert measure.command() == 0 and len(list(ready.glob("*.json"))) == 2
 
 
 def test_verdicts_from_beginning_to_end(ready, sched, tmp_path, monkeypatch):
-    """A program that takes a fifth less with one feature on and just as long with another, give or
-    take a percent."""
+    """A program that takes a fifth less time with one feature on, and the same within a percent with
+    another."""
     monkeypatch.setenv("SHORT", "0")
     monkeypatch.setenv("FEATURES", "SIS_FAST TTWU_QUEUE_L2")
+    monkeypatch.setenv("WORKLOADS", "w")
     count = tmp_path / "count"
     count.write_text("0")
     run_these(monkeypatch, workload("w", f"""
@@ -401,17 +493,17 @@ def test_verdicts_from_beginning_to_end(ready, sched, tmp_path, monkeypatch):
         time=$((10000 + n * 7919 % 200))
         grep -q NO_SIS_FAST {sched}/features || time=$((time * 8 / 10))
         echo Time: $time"""))
-    assert host.command() == 0
+    assert measure.command() == 0
     [path] = ready.glob("*.json")
-    found = summary.judge(results.load(path))
+    found = verdict.of(store.load(path))
     print(found)
-    assert found["SIS_FAST"]["w"].verdict == stats.GAIN
-    assert found["SIS_FAST"]["w"].gain == pytest.approx(0.2, abs=0.01)
-    assert found["TTWU_QUEUE_L2"]["w"].verdict == stats.NONE
+    assert found["SIS_FAST"]["w"].word == verdict.GAIN
+    assert found["SIS_FAST"]["w"].gain[0] == pytest.approx(0.2, abs=0.01)
+    assert found["TTWU_QUEUE_L2"]["w"].word == verdict.EQUIVALENT
 
 
 def test_what_a_killed_run_left_is_not_measured(ready, sched, tmp_path, monkeypatch):
-    """What it toggled is put back before it is looked at how things are."""
+    """The switches that a killed run left toggled are restored before the next run reads them."""
     def left():
         (sched / "llc_balancing/aggr_tolerance").write_text("100\n")
         (tmp_path / "state").write_text(json.dumps(
@@ -419,23 +511,23 @@ def test_what_a_killed_run_left_is_not_measured(ready, sched, tmp_path, monkeypa
     left()
     monkeypatch.setenv("STATES", "t:llc_balancing/aggr_tolerance=9")
     run_these(monkeypatch, workload("w", f"echo Time: $(cat {sched}/llc_balancing/aggr_tolerance)"))
-    assert host.command() == 0
+    assert measure.command() == 0
     [path] = ready.glob("*.json")
-    found = {name: rows["w"] for name, rows in results.load(path).values.items()}
+    found = {name: rows["w"] for name, rows in store.load(path).values.items()}
     print(found)
     assert found == {"off": [7, 7], "off again": [7, 7], "SIS_FAST": [7, 7], "t": [9, 9]}
     left()
     monkeypatch.setenv("AS_IS", "1")
-    assert host.command() == 0
-    assert results.load(max(ready.glob("*.json"))).values == {"as it is": {"w": [7, 7]}}
+    assert measure.command() == 0
+    assert store.load(max(ready.glob("*.json"))).values == {"as it is": {"w": [7, 7]}}
 
 
 def test_failed_workload_is_left_out(ready, monkeypatch, capsys):
     run_these(monkeypatch, workload("a", "echo oops; exit 3"), workload("b", "echo Time: 1"),
               workload("c", "echo nothing of use"))
-    assert host.command() == 0
+    assert measure.command() == 0
     [path] = ready.glob("*.json")
-    found = results.load(path)
+    found = store.load(path)
     assert set(found.metrics) == {"b"}
     assert found.repeat["left_out"] == {"a": "status 3: oops",
                                         "c": "0 figures in its output, not one: nothing of use"}
@@ -443,19 +535,19 @@ def test_failed_workload_is_left_out(ready, monkeypatch, capsys):
 
 
 def test_workload_that_hangs(ready, monkeypatch):
-    monkeypatch.setattr(host, "RUN_SECONDS", 0.5)
+    monkeypatch.setattr(measure, "RUN_SECONDS", 0.5)
     run_these(monkeypatch, workload("a", "sleep 1000"))
     with pytest.raises(Error, match="nothing could be measured"):
-        host.command()
+        measure.command()
 
 
 def test_host_that_gets_noisy(ready, monkeypatch):
-    monkeypatch.setattr(host, "WAIT_SECONDS", 0)
-    monkeypatch.setattr(facts, "busy",
-                        lambda seconds: (0.0, 0.0, []) if seconds > 1 else (1.0, 0.0, ["make"]))
+    monkeypatch.setattr(measure, "WAIT_SECONDS", 0)
+    monkeypatch.setattr(facts, "busy", lambda seconds: (
+        (0.0, 0.0, []) if seconds == measure.WATCH_SECONDS else (1.0, 0.0, ["make"])))
     run_these(monkeypatch, workload("a", "echo Time: 1"))
     with pytest.raises(Error, match="nothing could be measured"):
-        host.command()
+        measure.command()
 
 
 def test_noisy_host(ready, monkeypatch, sched):
@@ -463,21 +555,21 @@ def test_noisy_host(ready, monkeypatch, sched):
     monkeypatch.setattr(facts, "busy", lambda seconds: (1.0, 0.0, ["make"]))
     run_these(monkeypatch, workload("a", "echo Time: 1"))
     with pytest.raises(Error, match=r"not quiet: others keep 1.00 of its \d+ CPUs busy \(make\)"):
-        host.command()
+        measure.command()
     monkeypatch.setenv("NOISY", "1")
-    assert host.command() == 0 and everything(sched) == before
+    assert measure.command() == 0 and everything(sched) == before
 
 
 def test_interrupted(ready, monkeypatch, sched, tmp_path):
-    """What was measured stays; what was toggled does not, nor what runs, which interrupts us."""
+    """The figures so far are kept, the switches are restored, and the workload is ended."""
     before = everything(sched)
     run_these(monkeypatch, workload("a", "echo Time: 1"),
               workload("b", f"echo $$ > {tmp_path}/pid; kill -INT {os.getpid()}; sleep 1000"))
     with pytest.raises(KeyboardInterrupt):
-        host.command()
+        measure.command()
     assert everything(sched) == before
     [path] = ready.glob("*.json")
-    assert set(results.load(path).metrics) == {"a"}
+    assert set(store.load(path).metrics) == {"a"}
     assert gone((tmp_path / "pid").read_text().strip())
 
 
@@ -520,6 +612,12 @@ sockperf: Summary: Latency is 33.750 usec
 sockperf: ---> percentile 99.900 =   66.789
 sockperf: ---> percentile 99.000 =   47.155
 """
+TBENCH = """\
+   2     45289   261.10 MB/sec  execute   2 sec  latency 7.802 ms
+ Flush           2002     0.033    10.288
+
+Throughput 261.095 MB/sec  2 clients  2 procs  max_latency=12.552 ms
+"""
 PERF = """\
 # Running 'sched/pipe' benchmark:
      Total time: 0.097 [sec]
@@ -537,6 +635,7 @@ PERF = """\
     (workloads.SCHBENCH, SCHBENCH, [175, 17248, 3024.6]),
     (workloads.netperf(2), NETPERF, [20000]),
     (workloads.sockperf(1), SOCKPERF, [33.75, 47.155]),
+    (workloads.TBENCH, TBENCH, [261.095]),
 ])
 def test_figures(figures, output, values):
     assert [figure.read(output) for figure in figures] == pytest.approx(values)
@@ -566,30 +665,51 @@ def test_sizes_are_those_of_the_authors_on_their_machines():
                 workloads.every(facts.Shape(480, 60), workloads.FULL, "python3")]
     assert "hackbench -g 1 --threads --pipe -l 1000000 -s 100 -f 60" in commands
     assert any(command.startswith("pi_stress -D 30 -g 240") for command in commands)
+    assert any("tbench -t 30 240 127.0.0.1;" in command for command in commands)
     assert any("--cyclic 480 --cyclic-policy fifo --timeout 30 --minimize --metrics" in command
                for command in commands)
     names = [workload.name for workload in workloads.every(SHAPE, TINY, "python3")]
     assert len(names) == len(set(names))
 
 
+def test_tbench(tmp_path, monkeypatch):
+    """With stand-ins: the server is started before the clients and ended after them, and a client
+    that fails is a failure."""
+    log = tmp_path / "log"
+    for name, text in {"tbench_srv": f"echo server >> {log}; exec sleep 1000",
+                       "tbench": f"echo clients $* >> {log}; echo 'Throughput 5 MB/sec'; "
+                                 f"exit $(cat {tmp_path}/status)"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    one = next(one for one in workloads.every(SHAPE, TINY, "p") if one.name == "tbench/4")
+    host = measure.Host({"as it is": []}, SHAPE, True)
+    (tmp_path / "status").write_text("0")
+    assert host.run("as it is", one) == [5]
+    assert log.read_text() == "server\nclients -t 1 4 127.0.0.1\n"
+    (tmp_path / "status").write_text("3")
+    with pytest.raises(measure.Failed, match="status 3"):
+        host.run("as it is", one)
+
+
 def test_schbench_is_built_from_its_source(tmp_path, monkeypatch):
-    """With a stand-in for it: a program that prints what schbench does."""
+    """With a made-up source: a program that prints what schbench prints."""
     source = tmp_path / "source"
     source.mkdir()
     (source / "schbench.c").write_text("int puts(const char *);\nint main(void) { puts(\""
                                        + SCHBENCH.replace("\n", "\\n").replace("\t", " ")
                                        + "\"); return 0; }\n")
     (source / "Makefile").write_text("schbench: schbench.c\n\tgcc -o $@ $<\n")
-    monkeypatch.setattr(host, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(measure, "BUILD", tmp_path / "build")
     monkeypatch.setenv("PATH", os.environ["PATH"])
-    here, _ = host.choose(wanted(SCHBENCH=str(source), WORKLOADS="schbench/2"), SHAPE)
+    here, _ = measure.choose(wanted(SCHBENCH=str(source), WORKLOADS="schbench/2"), SHAPE)
     assert [one.name for one in here] == ["schbench/2"]
-    found = host.Host({"as it is": []}, SHAPE, True).run("as it is", here[0])
+    found = measure.Host({"as it is": []}, SHAPE, True).run("as it is", here[0])
     assert found == pytest.approx([175, 17248, 3024.6])
     assert sorted(path.name for path in source.iterdir()) == ["Makefile", "schbench.c"]
     (source / "Makefile").write_text("all:\n")
     with pytest.raises(Error, match="its make builds no schbench"):
-        host.choose(wanted(SCHBENCH=str(source)), SHAPE)
+        measure.choose(wanted(SCHBENCH=str(source)), SHAPE)
 
 
 # ---- facts ----
@@ -657,7 +777,7 @@ def test_kernel_says_which_stack_it_is():
 # ---- the directory to copy ----
 
 def test_directory_is_for_old_pythons(tmp_path):
-    pack.pack(tmp_path)
+    portable.pack(tmp_path)
     for path in sorted(tmp_path.rglob("*.py")):
         tree = ast.parse(path.read_text(), feature_version=(3, 9))
         unions = [node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)
@@ -666,8 +786,8 @@ def test_directory_is_for_old_pythons(tmp_path):
 
 
 def test_directory_runs_without_numpy(tmp_path):
-    """A real run of the directory by itself, by a python that has its own library only."""
-    pack.pack(tmp_path / "bench")
+    """Run the copied directory with a python that has no other packages."""
+    portable.pack(tmp_path / "bench")
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     python.chmod(0o755)
@@ -678,7 +798,7 @@ def test_directory_runs_without_numpy(tmp_path):
     print(done.stdout, done.stderr)
     assert done.returncode == 0 and "These are medians" in done.stdout
     [path] = (tmp_path / "bench/results/here").glob("host-*.json")
-    found = results.load(path)
+    found = store.load(path)
     values = [value for metric in found.values["as it is"].values() for value in metric]
     assert values and all(value > 0 for value in values)
 
@@ -686,23 +806,40 @@ def test_directory_runs_without_numpy(tmp_path):
 def test_directory_with_something_else_in_it(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(Error, match="something else in it"):
-        pack.pack(tmp_path)
+        portable.pack(tmp_path)
 
 
-@pytest.mark.parametrize("argument", ["help", "-h"])
-def test_usage(tmp_path, argument):
-    pack.pack(tmp_path)
-    done = subprocess.run([tmp_path / "run", argument], capture_output=True, text=True, check=False)
+def test_directory_has_the_modules_of_the_verdicts(tmp_path):
+    """Where numpy and scipy are installed, the copied directory gives verdicts as well."""
+    portable.pack(tmp_path)
+    done = subprocess.run([sys.executable, "-c", "import kit.results.report"], cwd=tmp_path,
+                          capture_output=True, text=True, check=False)
     print(done.stderr)
-    assert done.returncode == 2 and done.stderr.startswith("Benchmarks on this host")
+    assert done.returncode == 0
+
+
+def test_usage(tmp_path):
+    """The copied directory lists its settings, and refuses any other name."""
+    portable.pack(tmp_path)
+
+    def run(argument):
+        return subprocess.run([tmp_path / "run", argument], capture_output=True, text=True,
+                              check=False)
+    shown = run("--help")
+    print(shown.stdout)
+    assert shown.returncode == 0 and "AS_IS=" in shown.stdout and "SEEDS=" not in shown.stdout
+    for argument, says in (("help", "a setting is NAME=VALUE"), ("ROUND=3", "no such setting"),
+                           ("SEEDS=3", "bench-host does not take this setting")):
+        done = run(argument)
+        assert done.returncode == 1 and says in done.stderr
 
 
 # ---- in the guest ----
 
 def bench_files(directory):
-    """What a guest needs to run bench-host, as guest.run() takes it: python with its library, a
-    benchmark, and the directory that is copied to hosts."""
-    pack.pack(directory / "bench")
+    """Return the files that a guest needs to run bench-host, as guest.run() takes them: python with
+    its library, a benchmark, and the directory that is copied to hosts."""
+    portable.pack(directory / "bench")
     files = {f"bench/{path.relative_to(directory / 'bench')}": path
              for path in sorted((directory / "bench").rglob("*")) if path.is_file()}
     library = Path(sysconfig.get_path("stdlib"))
@@ -726,9 +863,10 @@ def bench_files(directory):
     return files
 
 
+@pytest.mark.boot
 def test_in_the_guest(tmp_path):
-    """A real kernel of the stack: it is measured, its switches are toggled, and are as before after
-    an end of any kind."""
+    """On a kernel with the patches: bench-host measures, toggles the switches, and restores them
+    however it ends."""
     kernel.build("stack")
     m = machine.load("two-ccx")
     run = guest.run(m, "stack", "host", timeout=1200, files=bench_files(tmp_path))
@@ -741,7 +879,7 @@ def test_in_the_guest(tmp_path):
     [text] = [line.removeprefix("# result ") for line in run.ktap.splitlines()
               if line.startswith("# result ")]
     (tmp_path / "result.json").write_text(text)
-    found = results.load(tmp_path / "result.json")
+    found = store.load(tmp_path / "result.json")
     assert list(found.subjects) == ["off", "off again", "TTWU_QUEUE_L2", "both", "tolerant"]
     assert set(found.metrics) == {"hackbench/threads-pipe-2", "hackbench/threads-sockets-2"}
     assert {len(values) for rows in found.values.values() for values in rows.values()} == {2}

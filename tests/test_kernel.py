@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernel's configuration and its name."""
 
+import dataclasses
+
 import pytest
 
-from kit import kernel, stack
-from kit.paths import CONFIGS
-from kit.run import Error
+from kit.process import Error
+from kit.stack import patches
+from kit.vm import kernel
 
 
 def test_dropped_options_are_listed():
@@ -20,8 +22,8 @@ def test_dropped_options_are_listed():
 
 
 def test_fragments_are_clean(tmp_path):
-    for name, fragments in kernel.FRAGMENTS.items():
-        lines = kernel.requested([CONFIGS / fragment for fragment in fragments])
+    for name in (*kernel.BUILDS, "7.3/base", "7.3/nocache"):
+        lines = kernel.requested(kernel.named(name).fragments)
         print(f"{name}: {len(lines)} requested lines")
         assert len(lines) > 50
     bad = tmp_path / "bad.config"
@@ -32,6 +34,7 @@ def test_fragments_are_clean(tmp_path):
             kernel.requested([bad])
 
 
+@pytest.mark.patches
 def test_option_that_kconfig_drops_stops_the_build(tmp_path):
     # VIRTIO_PCI needs VIRTIO_MENU, which nothing here asks for: Kconfig drops it in silence.
     fragment = tmp_path / "fragment.config"
@@ -39,27 +42,63 @@ def test_option_that_kconfig_drops_stops_the_build(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     with pytest.raises(Error, match="Kconfig dropped 1 of 3 requested lines") as caught:
-        kernel.configure(stack.ensure(), out, [fragment], tmp_path / "log")
+        kernel.configure(patches.ensure(), out, [fragment], tmp_path / "log")
     print(caught.value)
     assert "CONFIG_VIRTIO_PCI=y  (it is not set)" in str(caught.value)
 
 
 def test_version_names_build_and_tree(toy):
-    stack.tree(toy.layout, toy.source)
+    patches.tree(toy.series, toy.source)
     tree = toy.git("rev-parse", "HEAD^{tree}")[:12]
-    names = {build: kernel.local_version(toy.linux, build) for build in kernel.NAMES}
+    names = {build: kernel.local_version(toy.linux, kernel.Kernel(toy.series, build))
+             for build in kernel.BUILDS}
     print(names)
     assert names == {"stack": f"-cachetopo-{tree}", "base": f"-base-{tree}",
-                     "debug": f"-cachetopo-debug-{tree}",
-                     "kasan": f"-cachetopo-kasan-{tree}"}
+                     "nocache": f"-nocache-{tree}", "debug": f"-cachetopo-debug-{tree}",
+                     "kasan": f"-cachetopo-kasan-{tree}", "validate": f"-validate-{tree}"}
     (toy.linux / "kernel/new.c").write_text("int new;\n")
-    assert kernel.local_version(toy.linux, "stack") == f"-cachetopo-{tree}-dirty"
+    assert kernel.local_version(toy.linux, kernel.Kernel(toy.series, "stack")) == f"-cachetopo-{tree}-dirty"
+
+
+def test_extra_diff_is_in_a_tree_of_its_own(toy, tmp_path, monkeypatch):
+    """It is on top of the stack, follows it, and changes neither its tree nor what is exported."""
+    patches.tree(toy.series, toy.source)
+    extra = tmp_path / "extra.patch"
+    monkeypatch.setitem(kernel.BUILDS, "validate",
+                        dataclasses.replace(kernel.BUILDS["validate"], extra=extra))
+    one = kernel.Kernel(toy.series, "validate")
+    diff = "for tests\n\n--- /dev/null\n+++ b/extra.c\n@@ -0,0 +1 @@\n+int extra;\n"
+    extra.write_text(diff)
+    where = kernel._with_extra(toy.linux, one)
+    assert where == kernel.source_dir(one) != toy.linux and (where / "extra.c").read_text() == "int extra;\n"
+    assert not (toy.linux / "extra.c").exists() and patches.unsaved(toy.series) is None
+    head = toy.git("rev-parse", "HEAD")
+    assert kernel.git(where, "rev-parse", "HEAD^").out.strip() == head.strip()
+    # An unchanged tree is left as it is, or make would compile all of it again.
+    (where / "extra.c").write_text("int kept;\n")
+    assert kernel._with_extra(toy.linux, one) == where
+    assert (where / "extra.c").read_text() == "int kept;\n"
+    extra.write_text(diff.replace("extra;", "other;"))
+    kernel._with_extra(toy.linux, one)
+    assert (where / "extra.c").read_text() == "int other;\n"
+    extra.write_text("--- a/none.c\n+++ b/none.c\n@@ -1 +1 @@\n-x\n+y\n")
+    with pytest.raises(Error, match="extra.patch does not apply on the stack"):
+        kernel._with_extra(toy.linux, one)
+
+
+@pytest.mark.patches
+def test_test_only_diff_applies_on_the_stack():
+    where = kernel.source_of("validate")
+    features = (where / "kernel/sched/features.h").read_text()
+    assert "SCHED_FEAT(TG_LOAD_AVG_LIMIT, true)" in features and "SCHED_FEAT(LAZY_TLB_COUNT, true)" in features
 
 
 def test_unknown_build():
     with pytest.raises(Error, match="no such BUILD: fast") as caught:
         kernel.build("fast")
     print(caught.value)
+    with pytest.raises(Error, match="no series 9.9 in patches/"):
+        kernel.named("9.9/base")
 
 
 def test_progress_without_a_terminal(capsys, monkeypatch):
@@ -73,3 +112,13 @@ def test_progress_without_a_terminal(capsys, monkeypatch):
     print(out + err)
     assert out.splitlines()[-1].startswith("kernel stack: 2 files, ") and "\r" not in out
     assert err == "x.c:1:2: warning: odd\n"
+
+
+def test_series_without_patches_is_not_patched():
+    """It has no selftests of ours to install, and its kernels are made from the base."""
+    assert kernel.named("stack").patched and not kernel.named("base").patched
+    for name in ("7.3/base", "7.3/nocache"):
+        assert not kernel.named(name).patched
+        assert kernel.source_dir(kernel.named(name)).name == "linux-base"
+    with pytest.raises(Error, match="the series 7.3 has no patches; there are: base, nocache"):
+        kernel.named("7.3/stack")

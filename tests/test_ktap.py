@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The KTAP parser, on small samples and on those that the kernel has for its own parser."""
+"""The KTAP parser, on small samples and on those of the kernel's own parser."""
 
 import re
 
 import pytest
 
-from kit import ktap, stack
+from kit.stack import patches
+from kit.vm import ktap
 
 HEAD = "TAP version 13\n"
 
@@ -90,8 +91,8 @@ END 0
     (HEAD + "1..1\nok 1 it\n", "no END line"),
     (HEAD + "1..1\nok 1 it\nTHE END 0\n", "no END line"),
     (HEAD + "1..1\nok 1 it\nEND 2\n", "ended with status 2"),
-    (HEAD + "END 0\n", "no test was run"),
-    ("", "no test was run"),
+    (HEAD + "END 0\n", "no test ran"),
+    ("", "no test ran"),
     (HEAD + "1..1\n# 1..2\n# ok 1 a\nok 1 it\nEND 0\n", "it: the plan is 2 tests, 1 have"),
     (HEAD + "1..1\n# TAP version 13\n# ok 1 a\nok 1 it\nEND 0\n", "it: no plan"),
     (HEAD + "1..1\n# TAP version 13\nok 1 it\nEND 0\n", "it: began tests and ran none"),
@@ -118,6 +119,22 @@ def test_not_a_failure(text, statuses):
     assert [test.status for test in ktap.parse(text).tests] == statuses
 
 
+def test_reason_of_a_skipped_program():
+    """The reason is the program's own; else that of the result line."""
+    for inner, outer, reason in (("1..0 # SKIP no such CPU", "ok 1 a", "no such CPU"),
+                                 ("1..0 # SKIP no such CPU", "ok 1 a # SKIP", "no such CPU"),
+                                 ("1..0 # SKIP", "ok 1 a # SKIP not root", "not root")):
+        [test] = ktap.parse(f"{HEAD}1..1\n# {inner}\n{outer}\nEND 0\n").tests
+        assert (test.status, test.reason) == ("skip", reason)
+
+
+@pytest.mark.parametrize("inner", ["1..1\n# not ok 1 a", "1..2\n# ok 1 a"])
+def test_program_fails_with_its_subtests(inner):
+    """Although its result line is ok: with one that failed, and with one that is missing."""
+    [test] = ktap.parse(f"{HEAD}1..1\n# {inner}\nok 1 it\nEND 0\n").tests
+    assert test.status == "fail"
+
+
 # What the name of each of the kernel's samples implies: passed, skipped, failed; problems or not.
 KERNEL_SAMPLES = {
     "test_config_printk_time": (10, 0, 0, False),
@@ -142,8 +159,9 @@ KERNEL_SAMPLES = {
 }
 
 
+@pytest.mark.patches
 def test_kernel_samples():
-    directory = stack.ensure() / "tools/testing/kunit/test_data"
+    directory = patches.ensure() / "tools/testing/kunit/test_data"
     for name, (passed, skipped, failed, problems) in KERNEL_SAMPLES.items():
         # These were on a console, behind time stamps.
         text = re.sub(r"(?m)^\[ *\d+\.\d+\](\[ *T\d+\])? ?", "",

@@ -1,63 +1,146 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The choice of QEMU where the system's is new, where it is old, and where no other can be had."""
 
+import hashlib
+
 import pytest
 
-from kit import apt, paths, qemu
-from kit.run import Error
+from kit import apt, paths
+from kit.process import sh
+from kit.vm import qemu
+
+FAKE = "#!/bin/sh\necho 'QEMU emulator version {}'\n"
 
 
 @pytest.fixture
 def system(tmp_path, monkeypatch):
-    """A function that makes the system have a QEMU of a version, or none, and no archive."""
+    """A function that makes the system have a QEMU of a version, or none, and no apt."""
     qemu.find.cache_clear()
-
-    def no_archive():
-        raise Error("nowhere to take it from")
+    monkeypatch.setattr(apt, "here", lambda: False)
+    monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
 
     def install(version):
-        program = tmp_path / qemu.PROGRAM
+        program = tmp_path / "bin" / qemu.PROGRAM
+        program.parent.mkdir()
         if version:
-            program.write_text(f"#!/bin/sh\necho 'QEMU emulator version {version}'\n")
+            program.write_text(FAKE.format(version))
             program.chmod(0o755)
         # sh and the like have to stay
-        monkeypatch.setenv("PATH", f"{tmp_path}:/nowhere")
-        monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
-        monkeypatch.setattr(apt, "archive", no_archive)
+        monkeypatch.setenv("PATH", f"{program.parent}:/nowhere")
         return str(program)
 
     yield install
     qemu.find.cache_clear()
 
 
-@pytest.mark.parametrize("smp_cache", [False, True])
-def test_new_system(system, smp_cache):
+@pytest.fixture
+def archive(tmp_path, monkeypatch):
+    """A function that pins a toy of a QEMU of a version, and makes an archive of a release that
+    has it, or has dropped it; it gives the pinned packages."""
+    def make(version="10.0.2", release="bookworm", dropped=False, suite_dropped=False):
+        root = tmp_path / "package"
+        (root / "usr/bin").mkdir(parents=True)
+        (root / "usr/bin" / qemu.PROGRAM).write_text(FAKE.format(version))
+        (root / "usr/bin" / qemu.PROGRAM).chmod(0o755)
+        (root / "DEBIAN").mkdir()
+        (root / "DEBIAN/control").write_text(
+            "Package: toy\nVersion: 1-1\nArchitecture: all\n"
+            "Maintainer: nobody <nobody@example.org>\nDescription: a toy\n")
+        deb = tmp_path / "toy.deb"
+        sh(["/usr/bin/dpkg-deb", "-b", root, deb], capture=True, env={"PATH": "/usr/bin:/bin"})
+        pin = tmp_path / "qemu.toml"
+        pin.write_text('release = "bookworm"\nsuite = "bookworm-backports"\n[[deb]]\n'
+                       'package = "toy"\nversion = "1-1"\n'
+                       f'sha256 = "{hashlib.sha256(deb.read_bytes()).hexdigest()}"\n'
+                       f'urls = ["{(tmp_path / "elsewhere").as_uri()}"]\n')
+        monkeypatch.setattr(qemu, "PIN", pin)
+        monkeypatch.setattr(apt, "archive", lambda: ("http://archive.example/debian", release))
+
+        class Fake:
+            def __init__(self, work, uri, suites):
+                assert suites[0] == "bookworm" and suites[1:] in ((), ("bookworm-backports",))
+                if suite_dropped and len(suites) > 1:
+                    raise apt.Error("E: The repository bookworm-backports does not exist")
+                work.mkdir(parents=True)
+
+            def download(self, package):
+                if dropped:
+                    raise apt.Error("E: Version '1-1' for 'toy' was not found")
+                return deb.replace(deb.with_name("downloaded"))
+
+            def unpack(self, packages, suite, directory):
+                for package in packages:
+                    sh(["/usr/bin/dpkg", "-x", package, directory], env={"PATH": "/usr/bin:/bin"})
+
+        monkeypatch.setattr(apt, "Apt", Fake)
+        return deb
+    return make
+
+
+def test_new_system(system):
     program = system("10.0.2 (Debian 1:10.0.2)")
-    assert qemu.find(smp_cache) == qemu.Qemu((program,), {}, True)
+    assert qemu.find() == qemu.Qemu((program,), {})
 
 
-def test_old_system_is_used_with_a_warning(system, capsys):
-    program = system("7.2.22 (Debian 1:7.2)")
-    assert qemu.find(False) == qemu.Qemu((program,), {}, False)
-    said = capsys.readouterr().err
-    print(said)
-    assert "nowhere to take it from" in said and '"Oops: int3"' in said
-
-
-def test_old_system_cannot_do_shared_l2(system):
+def test_old_system_gets_the_pinned_one(system, archive, tmp_path):
+    archive()
     system("7.2.22 (Debian 1:7.2)")
-    with pytest.raises(qemu.Unavailable, match="nowhere to take it from"):
-        qemu.find(True)
+    found = qemu.find()
+    assert found.command[0] == str(tmp_path / "build/qemu/root/usr/bin" / qemu.PROGRAM)
+    assert qemu.version(found) == "10.0.2"
 
 
-@pytest.mark.parametrize("smp_cache", [False, True])
-def test_none(system, smp_cache):
+def test_archive_that_dropped_the_pinned_one(system, archive, tmp_path):
+    archive(dropped=True).rename(tmp_path / "elsewhere")
     system(None)
-    with pytest.raises(qemu.Unavailable, match="no QEMU 10"):
-        qemu.find(smp_cache)
+    assert qemu.version(qemu.find()) == "10.0.2"
+
+
+def test_archive_that_dropped_the_suite(system, archive, tmp_path):
+    archive(dropped=True, suite_dropped=True).rename(tmp_path / "elsewhere")
+    system(None)
+    assert qemu.version(qemu.find()) == "10.0.2"
+
+
+@pytest.mark.parametrize("have", ["7.2.22 (Debian 1:7.2)", None])
+def test_unsupported_system_is_an_error_with_the_way_out(system, archive, have):
+    """Not a guest that dies now and then."""
+    archive(dropped=True)
+    system(have)
+    with pytest.raises(qemu.Unavailable) as caught:
+        qemu.find()
+    text = str(caught.value)
+    print(text)
+    for words in ("is QEMU 7.2.22" if have else "is not installed", "the guests need 10 or later",
+                  "E: Version '1-1' for 'toy' was not found", "Way out: install QEMU 10 or later",
+                  "docs/hosts.md"):
+        assert words in text
+
+
+def test_other_file_than_the_pinned_one(system, archive):
+    archive().write_bytes(b"something else")
+    system("7.2.22 (Debian 1:7.2)")
+    with pytest.raises(qemu.Unavailable, match="its SHA-256 is .*, pinned is"):
+        qemu.find()
+
+
+def test_other_release(system, archive):
+    archive(release="bullseye")
+    system("5.2.0")
+    with pytest.raises(qemu.Unavailable, match="QEMU is for Debian bookworm, this is bullseye"):
+        qemu.find()
 
 
 def test_broken(system):
     system("of no version")
     with pytest.raises(qemu.Unavailable, match="does not run"):
-        qemu.find(False)
+        qemu.find()
+
+
+def test_pin_is_complete():
+    """What is pinned is what results/ were measured with, and can be had from elsewhere."""
+    pin = qemu.tomllib.loads(qemu.PIN.read_text())
+    assert {deb["package"] for deb in pin["deb"]} == {
+        "qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios"}
+    for deb in pin["deb"]:
+        assert len(deb["sha256"]) == 64 and deb["urls"]

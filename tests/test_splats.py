@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What counts as a splat on a console, on samples of each kind and on lines that are none."""
+"""Splats on a console: samples of each kind, and lines that are not splats."""
 
 import pytest
 
-from kit import splats
+from kit.vm import splats
 
 SPLATS = [
     "[    3.141592] Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100",
@@ -110,7 +110,38 @@ def test_trace_is_cut_out():
 def test_no_end_of_the_trace():
     rest = "\n".join(f"[    5.{n:06d}] line {n}" for n in range(1000))
     [found] = splats.find("[    3.000000] Kernel panic - not syncing: x\n" + rest)
-    assert found.count("\n") == splats.LINES_MAX - 1
+    # The panic itself and 79 lines after it.
+    assert found.splitlines()[-1].endswith(" line 78")
+
+
+@pytest.mark.parametrize("between, is_part", [(0, True), (4, True), (5, False)])
+def test_how_far_back_a_trace_begins(between, is_part):
+    """The "cut here" line is looked for in the 5 lines before the one that matches: a message of
+    WARN() may have several. One that is further up belongs to something else."""
+    text = "\n".join(["[    3.000000] ------------[ cut here ]------------",
+                      *(f"[    3.000001] message {n}" for n in range(between)),
+                      "[    3.000002] WARNING: CPU: 1 PID: 64 at kernel/sched/core.c:100",
+                      "[    3.000003] ---[ end trace 0000000000000000 ]---"])
+    [found] = splats.find("[    2.000000] ---[ end of something ]---\n" + text)
+    print(found)
+    assert ("cut here" in found) == is_part and "end of something" not in found
+    assert found.count("\n") == (between + 2 if is_part else 1)
+
+
+def test_nearest_cut_here_counts():
+    marker = "[    3.000000] ------------[ cut here ]------------\n"
+    [found] = splats.find(marker + "[    3.000001] before\n" + marker
+                          + "[    3.000002] WARNING: x\n[    3.000003] ---[ end trace 0 ]---\n")
+    assert found.count("cut here") == 1 and "before" not in found
+
+
+def test_traces_in_a_row():
+    """A trace that begins on the line after the end of another trace is reported separately."""
+    text = "[    3.0] x\n" + "".join(
+        f"[    3.00000{n}] BUG: number {n}\n[    3.00000{n}] ---[ end trace 0 ]---\n" for n in range(3))
+    found = splats.find(text)
+    print(*found, sep="\n\n")
+    assert [splat.count("number") for splat in found] == [1, 1, 1]
 
 
 def test_panic_alone_is_the_last_word():

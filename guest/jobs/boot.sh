@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# What `make boot` shows: the topology as the kernel sees it, the features (FEATURES) and that each
-# can be switched, and the selftests (TESTS) that print a figure for each. The lines that begin
-# with "# release", "# cpu", "# group" and "# state" are for kit/page.py to compare and show.
+# The job of `make boot`: print the topology as the kernel sees it, switch each feature (FEATURES)
+# both ways, and run the selftests (TESTS) that print a figure for each. kit/demo.py reads the lines
+# that begin with "# release", "# cpu", "# group" and "# state".
 
 . /lib.sh
 
@@ -29,10 +29,10 @@ topology() {
 		done
 		echo "# cpu $cpu l2=$l2 llc=$llc node=$node"
 	done
-	[ -r /sys/kernel/debug/sched/cache_groups ] || return
+	[ -r /sys/kernel/debug/sched/l2_groups ] || return
 	while read -r cpu group; do
 		[ "$cpu" = cpu ] || echo "# group $cpu $group"
-	done < /sys/kernel/debug/sched/cache_groups
+	done < /sys/kernel/debug/sched/l2_groups
 }
 
 # set_to NAME_OR_NO_NAME WANT: write it and see that the feature reads WANT then.
@@ -49,7 +49,7 @@ toggle() {
 	esac
 }
 
-# What no feature is called is refused as invalid, and nothing changes.
+# The name of no feature is refused with EINVAL and changes nothing.
 rubbish() {
 	read -r before < "$FEATURES_FILE"
 	for word in NO_SUCH_FEATURE_AS_THIS rubbish; do

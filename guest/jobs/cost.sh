@@ -1,10 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# For kit/bench/cost.py, under icount: run programs that print two figures, and print these, BLOCKS
-# times.
-# ROWS: what to run, each NAME:PROGRAM:ARGUMENT:... with @ for the number of the block
-# STATE: in what state of the scheduler, FILE=VALUE,...: written first, to files below
-# /sys/kernel/debug/sched, and read back
+# The job of kit/cost/measure.py, under icount: run programs that print figures, BLOCKS times.
+# ROWS: the programs, each NAME:PROGRAM:ARGUMENT:... with @ for the number of the block
+# STATE: the state of the scheduler, FILE=VALUE,...: written to files below /sys/kernel/debug/sched
+# first, and read back
 
 . /lib.sh
 
@@ -14,7 +13,7 @@ set_state "$STATE"
 block=0
 while [ $block -lt "$BLOCKS" ]; do
 	for row in $ROWS; do
-		# An exec copies the environment, which is not to tell one kernel from another.
+		# An exec copies the environment, which must be the same for all kernels.
 		values=$(env -i PATH=/bin $(echo "${row#*:}" | sed "s/:/ /g; s/@/$block/g")) || exit
 		echo "# cost ${row%%:*} $block $values"
 	done

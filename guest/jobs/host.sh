@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# For tests/test_host.py: the directory of make bench-host-dir, in /bench, as on a host: that it
-# refuses, measures, and puts back what it toggled, however it ends.
+# The job of tests/test_host.py: run the directory of make bench-host-dir, in /bench, as on a host.
+# Check that it refuses bad settings, measures, and restores what it toggled however it ends.
 
 . /lib.sh
 
-# What runs until it is ended: a minute and more for each state, by the guest's clock.
-# Others are busy: we look.
+# A run that lasts until it is ended: more than a minute of the guest's clock for each state. It is
+# noisy because this script polls.
 LONG="NOISY=1 FULL=1 FEATURES=SIS_FAST WORKLOADS=hackbench/threads-pipe-2"
 
 # result NUMBER STATUS NAME
@@ -51,9 +51,9 @@ all_gone() {
 	is_as_before && ! pidof hackbench > /tmp/hackbench
 }
 
-# Begin to measure for long and wait until it has toggled something; its process is $host.
+# Start a long run in the background ($host) and wait until it has toggled a feature.
 begin() {
-	# A shell has what it starts in the background ignore SIGINT.
+	# A shell makes its background processes ignore SIGINT.
 	python3 -c 'import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execvp("./run", ["./run"] + sys.argv[1:])' $LONG > /tmp/out 2>&1 &
@@ -61,7 +61,7 @@ os.execvp("./run", ["./run"] + sys.argv[1:])' $LONG > /tmp/out 2>&1 &
 	wait_until 120 measures_or_ended && measures || { say < /tmp/out; return 1; }
 }
 
-# ended_by SIGNAL: whether all is as it was after that.
+# ended_by SIGNAL: whether a run that is ended by the signal restores the features.
 ended_by() {
 	begin || return
 	kill -"$1" $host
@@ -73,7 +73,7 @@ ended_by() {
 	return $status
 }
 
-# The guard killed too: it stays as it was then, and the next run puts it back.
+# With the guard killed too, the features stay as they are, and the next run restores them.
 next_run_restores() {
 	begin || return
 	guard=$(pidof python3 | tr ' ' '\n' | grep -vx $host)
@@ -83,7 +83,7 @@ next_run_restores() {
 	wait $host
 	killall hackbench
 	sleep 1
-	! is_as_before || { echo "# it was put back by nobody knows whom"; return 1; }
+	! is_as_before || { echo "# the features were restored without a run"; return 1; }
 	./run SHORT=1 NOISY=1 FEATURES=SIS_FAST WORKLOADS=hackbench/threads-pipe-2 > /tmp/out 2>&1
 	status=$?
 	say < /tmp/out
@@ -104,16 +104,16 @@ measures_and_ends() {
 	status=$?
 	say < /tmp/out
 	for file in results/*/*.json; do
-		# On a line that nothing else comes into.
+		# One line for each file, so that no other output splits it.
 		tr -d '\n' < "$file" | sed 's/^/# result /'
 		echo
 	done
 	[ $status = 0 ] && is_as_before
 }
 
-# A slice of its own, which a child takes over.
+# A child inherits the custom slice.
 has_slice() {
-	python3 -m kit.bench.slice 100000 sh -c '(cat /proc/self/sched; :)' > /tmp/out
+	python3 -m kit.host.slice 100000 sh -c '(cat /proc/self/sched; :)' > /tmp/out
 	grep -x 'se.slice *: *100000' /tmp/out
 }
 
@@ -122,7 +122,7 @@ mkdir -p /run
 cd /bench || exit
 echo "TAP version 13"
 echo "1..7"
-# Not what it is at boot.
+# Differ from the state at boot.
 echo TTWU_QUEUE_L2 > "$FEATURES_FILE"
 echo NO_SCHED_CACHE > "$FEATURES_FILE"
 before=$(features)

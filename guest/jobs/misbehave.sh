@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# What a run must not take for a success (HOW), for the tests of kit.guest.
+# A job that fails in the way that HOW names, for the tests of kit.vm.guest.
 
 PROVOKE=/sys/kernel/debug/provoke-crash/DIRECT
 

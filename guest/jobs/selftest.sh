@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# All kernel selftests of sched that are installed; then, if the kernel has them, what came of KUnit's
-# tests, which ran when it booted, and what kmemleak finds.
+# Run all installed kernel selftests of sched. Then print the results of KUnit's tests, which ran at
+# boot, and of kmemleak, if the kernel has them.
 
 . /lib.sh
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # A prompt on the console, with job control.
 
-# From here on only warnings and worse come between what is typed.
+# Only warnings and worse may interrupt the terminal from here on.
 dmesg -n 5
 stty rows "$LINES" cols "$COLUMNS"
 unset LINES COLUMNS

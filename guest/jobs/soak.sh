@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The selftest that compares workloads with and without gathering, which takes minutes. How long it
-# watches steady state after that is in SCHED_CACHE_AB_SECONDS, which it reads itself.
+# Run the selftest that compares workloads with and without aggregation, for minutes. It reads
+# SCHED_CACHE_AB_SECONDS: how long it watches the steady state after that.
 
 . /lib.sh
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The features toggled TOGGLES times under load while CPUs come and go (HOTPLUG=1): the selftest
-# `features` reads both variables.
+# Toggle the features TOGGLES times under load, with CPU hotplug (HOTPLUG=1): the selftest `features`
+# reads both variables.
 
 . /lib.sh
 

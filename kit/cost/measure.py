@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make bench-cost: instructions per operation, and memory per process.
+
+Under icount the guest's clock counts the instructions that all its CPUs execute, so that a figure
+does not depend on the host. The kernels have the same configuration and run the same initramfs, and
+nothing in the guest is random: the same kernels give the same figures again, to the last digit. The
+layout of memory is left to chance; so everything is measured in several layouts, the same ones for
+each kernel.
+
+A round trip between CPUs now and then takes 1 to 10 % more for some ticks. guest/cost.c detects and
+repeats such a measurement; a layout that is disturbed in all attempts is left out of the row, for all
+kernels.
+"""
+
+import dataclasses
+import hashlib
+import os
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from kit import settings
+from kit.cost import plan, profile
+from kit.paths import BUILD, RESULTS, ROOT, SERIES
+from kit.process import Error, say, warn
+from kit.results import pages, store, tables, verdict
+from kit.vm import guest, initramfs, kernel, ktap, machine, qemu
+
+INSTRUMENT = "cost"
+# Lines of a guest's output that an Error shows.
+LAST = 10
+
+
+def measure(m, build, boot, size, state, stop=None):
+    """Boot a BUILD on a Machine, set a State, and measure the rows of a Boot: {row name: [(figure,
+    figure, whether it is disturbed) of each layout]}. Setting `stop`, a threading.Event,
+    ends the run. Error if the run fails.
+
+    A boot has one state, so that everything before a measurement is the same in each column."""
+    m = dataclasses.replace(m, **boot.change)
+    blocks = 1 if boot.memory else size.layouts
+    name = f"{m.name}-cost-{boot.name}-{state.column.replace(' ', '-')}"
+    result = guest.run(m, build, "cost", {
+        "ROWS": " ".join(f"{row.name}:{row.command}" for row in boot.rows),
+        "STATE": state.writes, "BLOCKS": blocks,
+    }, timeout=plan.TIMEOUT, icount=True, userland="stack", kernel_args=boot.kernel_args, stop=stop,
+        name=name)
+    bad = result.failures() + ktap.parse(result.ktap).failures()
+    if bad:
+        raise Error("\n".join([f"{name}, on {build}:", *bad, *result.ktap.splitlines()[-LAST:]]))
+    found = {}
+    for row, one, two, bad in re.findall(
+            r"^# cost (\S+) \d+ ([\d.-]+) ([\d.-]+)(?: \d+ \d+ \d+ [\d.]+ ([01]))?$", result.ktap,
+            re.M):
+        found.setdefault(row, []).append((float(one), float(two), bad == "1"))
+    for row in boot.rows:
+        if len(found.get(row.name, ())) != blocks:
+            raise Error("\n".join([f"{name}, on {build}: no {row.name}:",
+                                   *result.ktap.splitlines()[-LAST:]]))
+    say(f"  {name}: {result.seconds:.0f} s")
+    return found
+
+
+def collect(m, builds, size, repeat):
+    """Measure BUILDs that are built on a Machine; a store.Result. repeat["disturbed"] has the layouts
+    that are left out of a row, {row: {layout: columns}}."""
+    planned = [(boot, build, state) for boot in plan.boots(m, size) for build in builds
+               for state in plan.states(build) if state.memory or not boot.memory]
+    # Read before and after: a kernel that is rebuilt meanwhile makes the result useless.
+    kernels = {build: kernel.identity(build) for build in builds}
+    stop = threading.Event()
+    # Each guest takes one CPU of the host.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        futures = [pool.submit(measure, m, build, boot, size, state, stop)
+                   for boot, build, state in planned]
+        try:
+            done = [future.result() for future in futures]
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    if kernels != {build: kernel.identity(build) for build in builds}:
+        raise Error("a kernel or its source changed during the run; the results are discarded")
+    subjects = {state.column: store.Subject(build, state.column, state.against)
+                for build in builds for state in plan.states(build)}
+    metrics = {}
+    values = {column: {} for column in subjects}
+    out = disturbed(planned, done)
+    for (boot, _, state), found in zip(planned, done):
+        for row in boot.rows:
+            blocks = [block for number, block in enumerate(found[row.name])
+                      if str(number) not in out.get(row.name, ())]
+            for i, (suffix, words, unit) in enumerate(row.figures if blocks else ()):
+                metrics[row.name + suffix] = store.Metric(unit, "less", row.title + words)
+                values[state.column][row.name + suffix] = [block[i] for block in blocks]
+    for row, layouts in out.items():
+        for number, columns in layouts.items():
+            warn(f"{row}: layout {number} is left out: disturbed in each attempt "
+                 f"({', '.join(columns)})")
+    repeat = {**repeat, "disturbed": out}
+    return store.Result(INSTRUMENT, m.name, repeat, kernels, metrics, subjects, values)
+
+
+def disturbed(planned, done):
+    """The layouts that were disturbed in each attempt, in any column: {row name: {layout, as text:
+    [column]}}; planned: [(Boot, build, State)], done: what measure() returned for each."""
+    out = {}
+    for (_, _, state), found in zip(planned, done):
+        for row, blocks in found.items():
+            for number, block in enumerate(blocks):
+                if block[2]:
+                    out.setdefault(row, {}).setdefault(str(number), []).append(state.column)
+    return out
+
+
+def repeat_info(m, size, compare):
+    """What repeats the run: its command, sizes, commit, QEMU, machine and initramfs."""
+    command = f"make bench-cost MACHINE={m.name}{SERIES.setting}" + (f" COMPARE={compare}" if compare else "") + (
+        " SHORT=1" if size == plan.SHORT else "")
+    return {"command": command, "primary": list(plan.PRIMARY), **dataclasses.asdict(size),
+            "commit": store.commit(),
+            "qemu": qemu.version(qemu.find()),
+            "machine": dataclasses.asdict(m),
+            "initramfs": hashlib.sha256(initramfs.base("stack")).hexdigest()}
+
+
+def command(args):
+    """make bench-cost: build, measure, print, compare with the committed results; 0."""
+    m = machine.load(settings.get("MACHINE"))
+    compare = settings.get("COMPARE")
+    short, save = settings.get("SHORT"), settings.get("SAVE")
+    if short and save:
+        raise Error("SHORT=1 SAVE=1: a short run is not for results/")
+    builds = ["base", "stack", *([f"{compare}/nocache", f"{compare}/base"] if compare else ())]
+    for build in builds:
+        kernel.named(build)
+    size = plan.SHORT if short else plan.FULL
+    if compare and m.sockets * m.llcs_per_socket < 2:
+        warn(f"{m.name} has one LLC, where mainline's cache-aware scheduling does nothing: "
+             f"\"{compare} on\" is the same as off")
+    # Fails now, and not after all the measuring, if the file cannot be read.
+    committed = RESULTS / SERIES.results(m.name) / f"{INSTRUMENT}.json"
+    old = store.load(committed) if committed.exists() else None
+    for build in builds:
+        kernel.build(build)
+    initramfs.base("stack")
+    if settings.get("PROFILE"):
+        profile.show(m, settings.get("PROFILE"), builds, size)
+        return 0
+    say(f"measuring on {m.name}: {', '.join(builds)}")
+    result = collect(m, builds, size, repeat_info(m, size, compare))
+    for heading, rows in tables.cost(result):
+        for line in ["", heading, "", *tables.text(rows)]:
+            say(line)
+    for line in ["", tables.DISTURBED, "", *tables.sums(verdict.of(result)), ""]:
+        say(line)
+    if short:
+        say("a short run is not compared with what is committed")
+    elif old:
+        lines = tables.moves(old, result)
+        say(f"against {committed.relative_to(ROOT)}: {len(lines) or 'nothing'} moved")
+        for line in lines:
+            say(f"  {line}")
+    else:
+        say(f"there is no {committed.relative_to(ROOT)} to compare with")
+    where = RESULTS if save else BUILD / "results"
+    path = where / SERIES.results(m.name) / f"{INSTRUMENT}.json"
+    store.save(result, path)
+    path.with_suffix(".md").write_text("\n".join(pages.own(result)) + "\n")
+    say(f"kept as {path} and {path.with_suffix('.md').name}")
+    return 0

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make bench-cost PROFILE=: the instructions of a row by function of the kernel, on the kernel of one
+column and on the one that it is compared with."""
+
+import dataclasses
+import re
+from bisect import bisect_right
+from collections import Counter
+
+from kit.cost import plan
+from kit.paths import BUILD, ROOT
+from kit.process import Error, say, sh
+from kit.results import tables
+from kit.vm import guest, kernel
+
+SOURCE = ROOT / "kit/cost/profile.c"
+USER_SPACE = "(user space)"
+KERNEL_HALF = 1 << 63
+SHOWN = 30
+
+
+def plugin():
+    """Compile the plugin for QEMU, if it changed; its path."""
+    path = BUILD / "profile.so"
+    if not path.exists() or path.stat().st_mtime < SOURCE.stat().st_mtime:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sh(["gcc", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-fvisibility=hidden", "-o", path,
+            SOURCE], timeout=120, capture=True)
+    return path
+
+
+def functions(build):
+    """(addresses, names) of the functions of a BUILD's kernel, sorted by address."""
+    lines = (kernel.named(build).out / "System.map").read_text().splitlines()
+    found = sorted((int(address, 16), name) for address, kind, name in
+                   (line.split() for line in lines) if kind in "tTwW")
+    return [address for address, _ in found], [name for _, name in found]
+
+
+def by_function(counts, addresses, names):
+    """Add up the plugin's lines: {function: instructions}. The parts that the compiler split off a
+    function (.part, .isra, .cold) count as that function."""
+    total = Counter()
+    for line in counts.splitlines():
+        address, instructions, times = line.split()
+        address = int(address, 16)
+        place = bisect_right(addresses, address) - 1
+        name = (names[place].split(".")[0] if address >= KERNEL_HALF and place >= 0 else
+                USER_SPACE)
+        total[name] += int(instructions) * int(times)
+    return total
+
+
+def measure(m, build, state, row, size):
+    """Run one Row in one State: {function: instructions per operation}. Error if that fails."""
+    out = BUILD / f"profile-{build}".replace("/", "-")
+    out.unlink(missing_ok=True)
+    boot = next(boot for boot in plan.boots(m, size)
+                if row.name in {other.name for other in boot.rows})
+    m = dataclasses.replace(m, **boot.change)
+    result = guest.run(m, build, "cost", {"ROWS": f"{row.name}:{row.command}", "BLOCKS": 1,
+                                          "STATE": state.writes},
+                       timeout=plan.TIMEOUT, icount=True, userland="stack",
+                       kernel_args=boot.kernel_args, name=f"{m.name}-{build}-profile",
+                       qemu_extra=["-plugin", f"{plugin()},out={out}"])
+    operations = re.search(r"^# cost \S+ 0 \S+ \S+ (\d+) \d+ \d+ \S+ \d$", result.ktap, re.M)
+    if result.failures() or not operations:
+        raise Error("\n".join([f"no profile of {row.name} on {build}:", *result.failures(),
+                               *result.ktap.splitlines()[-5:]]))
+    total = by_function(out.read_text(), *functions(build))
+    return {name: count / int(operations[1]) for name, count in total.items()}
+
+
+def table(base, other, names):
+    """The rows of a table: instructions per operation of the functions that differ most, and of all
+    together."""
+    everything = sorted(base.keys() | other.keys(),
+                        key=lambda name: -abs(other.get(name, 0) - base.get(name, 0)))
+    rows = [["", *names, "difference"]]
+    for name in everything[:SHOWN]:
+        one, two = base.get(name, 0), other.get(name, 0)
+        rows.append([name, f"{one:.1f}", f"{two:.1f}", f"{two - one:+.1f}"])
+    one, two = sum(base.values()), sum(other.values())
+    return [*rows, ["all", f"{one:.1f}", f"{two:.1f}", f"{two - one:+.1f}"]]
+
+
+def show(m, what, builds, size):
+    """Print the profile of `what`, ROW or "ROW,COLUMN" (default: the stack with all off), on a
+    Machine; the BUILDs are built. Error if there is no such row or column."""
+    name, _, column = what.partition(",")
+    rows = {row.name: row for boot in plan.boots(m, size) for row in boot.rows
+            if row.command.startswith("cost:")}
+    columns = {state.column: (build, state) for build in builds for state in plan.states(build)}
+    column = column or "off"
+    if name not in rows or column not in columns or columns[column][1].against is None:
+        raise Error(f"PROFILE={what}: ROW or ROW,COLUMN, where ROW is one of {', '.join(rows)} and "
+                    "COLUMN one of " + ", ".join(key for key, (_, state) in columns.items()
+                                                 if state.against))
+    against = columns[column][1].against
+    found = [measure(m, *columns[key], rows[name], size) for key in (against, column)]
+    say(f"instructions per operation, ticks included: {rows[name].title}")
+    for line in tables.text(table(*found, [against, column])):
+        say(line)

@@ -1,0 +1,52 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# deps.sh TIER...: install the Debian packages of these tiers of packages.txt that are missing.
+# SUDO: what to become root with. Without dpkg nothing can be checked: list the packages and fail.
+set -eu
+list=$(dirname "$0")/../packages.txt
+
+packages() { # of one tier
+	awk -v tier="[$1]" '
+		/^(#|$)/ { next }
+		/^\[/ { here = $1 == tier; next }
+		here { sub(":.*", ""); print }' "$list"
+}
+
+all=
+for tier; do
+	found=$(packages "$tier")
+	if [ -z "$found" ]; then
+		echo "deps: no tier $tier; there are: $(sed -n 's/^\[\(.*\)\]$/\1/p' "$list" | tr '\n' ' ')" >&2
+		exit 1
+	fi
+	all="$all $found"
+done
+all=$(printf '%s\n' $all | sort -u)
+[ -n "$all" ] || exit 0
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+	{
+		echo 'deps: there is no apt here to check for and install what this needs. Its Debian packages:'
+		for tier; do
+			echo "  $tier:" $(packages "$tier")
+		done
+		echo 'Way out: install what your distribution has for them and add DEPS=0 to the command,'
+		echo 'or use the container: "Other distributions" in docs/hosts.md'
+	} >&2
+	exit 1
+fi
+
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $all 2>/dev/null |
+	sed -n 's/^installed //p')
+missing=
+for package in $all; do
+	printf '%s\n' "$installed" | grep -qxF "$package" || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+if [ -n "${SUDO-}" ] && ! command -v "$SUDO" >/dev/null; then
+	echo "deps: neither root nor $SUDO here; as root: apt-get install$missing" >&2
+	exit 1
+fi
+echo "deps: installing$missing"
+${SUDO-} apt-get -q update
+${SUDO-} env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $missing

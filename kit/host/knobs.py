@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The scheduler's switches in debugfs: toggled on a running kernel, and put back whatever happens.
+
+Who puts them back is a child process, the guard. It waits for the end of a pipe that this process
+holds open, which comes also if this process is killed. It ends what runs then, and puts everything
+back. What to put back is in a file too, which is locked while somebody measures: should the guard
+have been killed as well, the next run finds it and puts it back first. The file is in /run, so that
+it is gone after a reboot, as what it tells of is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from kit.process import Error, warn
+
+SCHED = Path("/sys/kernel/debug/sched")
+STATE = Path("/run/bench-host.json")
+FEATURES = "features"
+# What people and systems end programs with.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+
+
+def parse(writes):
+    """Give what a state of the scheduler is made of, "FILE=VALUE,...", as a list of (file,
+    value)."""
+    pairs = []
+    for write in filter(None, writes.split(",")):
+        file, _, value = write.partition("=")
+        if not file or not value or ".." in file or file.startswith("/"):
+            raise Error(f"{write}: not FILE=VALUE, with a file below {SCHED}")
+        pairs.append((file, value))
+    return pairs
+
+
+def features(sched=SCHED):
+    """Give {feature: whether it is on} of the running kernel; Error if it does not say."""
+    try:
+        words = (sched / FEATURES).read_text().split()
+    except OSError as error:
+        raise Error(f"{sched / FEATURES}: {error.strerror}: is debugfs mounted, the kernel built "
+                    "with CONFIG_SCHED_DEBUG, and this run as root?") from error
+    return {word[3:] if word.startswith("NO_") else word: not word.startswith("NO_")
+            for word in words}
+
+
+def value(file, wanted, sched=SCHED):
+    """Give what to write to a file to have again what it has now: of the features, only that which
+    is written as `wanted`."""
+    if file == FEATURES:
+        name = wanted.removeprefix("NO_")
+        have = features(sched)
+        if name not in have:
+            raise Error(f"this kernel has no feature {name}")
+        return name if have[name] else f"NO_{name}"
+    try:
+        text = (sched / file).read_text().strip()
+    except OSError as error:
+        raise Error(f"{sched / file}: {error.strerror}") from error
+    if not text or "\n" in text:
+        raise Error(f"{sched / file}: not a file with one value")
+    return text
+
+
+def put(path, text):
+    """Write to a file of debugfs, at once: the error, if there is one, is that of this write."""
+    fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
+    try:
+        os.write(fd, (text + "\n").encode())
+    finally:
+        os.close(fd)
+
+
+def write(pairs, sched=SCHED):
+    """Write (file, value) pairs and read them back; Error for the first that does not last."""
+    for file, text in pairs:
+        try:
+            put(sched / file, text)
+        except OSError as error:
+            raise Error(f"{sched / file}: {error.strerror}, writing {text}") from error
+        if value(file, text, sched) != text:
+            raise Error(f"{sched / file}: wrote {text}, it reads {value(file, text, sched)}")
+
+
+@contextlib.contextmanager
+def signals_held():
+    """Let signals that end programs wait; gives the mask for a child that is not to hold them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Guard:
+    """Holds the switches of a running kernel, from when it is made until close(): puts those that
+    `states`, lists of (file, value), would write back to what they are now."""
+
+    def __init__(self, states, sched=SCHED, state=STATE):
+        self.sched = sched
+        self.lock = _locked(state)
+        try:
+            self.saved = list(dict.fromkeys((file, value(file, text, sched))
+                                            for pairs in states for file, text in pairs))
+        except Error:
+            os.close(self.lock)
+            raise
+        _keep(self.lock, self.saved, sched)
+        end, self.pipe = os.pipe()
+        with signals_held():
+            self.pid = os.fork()
+            if self.pid == 0:
+                # Whatever happens here, this process must not go on as the other. It holds signals
+                # for as long as it lives.
+                try:
+                    os.close(self.pipe)
+                    status = _wait_and_restore(end, self.saved, self.lock, sched)
+                except BaseException as error:  # pylint: disable=broad-except
+                    status = 1
+                    with contextlib.suppress(OSError):
+                        os.write(2, f"error: the guard: {error!r}\n".encode())
+                finally:
+                    os._exit(status)
+        os.close(end)
+
+    def running(self, group):
+        """Tell the guard which process group to end if this process does not live to do it; 0 for
+        none. Error if the guard is gone."""
+        try:
+            os.write(self.pipe, f"{group}\n".encode())
+        except BrokenPipeError as error:
+            raise Error("the process that was to put the switches back was killed") from error
+
+    def close(self):
+        """Put back what was, and let others measure; Error if that did not work."""
+        os.close(self.pipe)
+        _, status = os.waitpid(self.pid, 0)
+        # If it was killed. Once more does no harm.
+        if status:
+            status = _restore(self.saved, self.lock, self.sched)
+        os.close(self.lock)
+        if status:
+            raise Error(f"not all in {self.sched} is as it was: see above")
+
+
+def recover(state=STATE):
+    """Put back what a run left that was killed with its guard; Error if that cannot be done, or
+    somebody measures now."""
+    if state.exists() and state.stat().st_size:
+        os.close(_locked(state))
+
+
+def _locked(state):
+    """Open and lock the file; put back what it has of a run whose guard was killed."""
+    try:
+        fd = os.open(state, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise Error(f"{state}: {error.strerror}") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise Error("another bench-host is running here, or still putting back what it "
+                    "toggled") from None
+    text = os.read(fd, 1 << 20).decode()
+    if text:
+        try:
+            left = json.loads(text)
+            pairs, sched = [(file, value_) for file, value_ in left["saved"]], Path(left["sched"])
+        except (ValueError, KeyError, TypeError) as error:
+            os.close(fd)
+            raise Error(f"{state}: cannot tell what a run that was killed left: {error!r}; "
+                        "put it right by hand and remove the file") from error
+        warn("a run before this one was killed: putting back "
+             + ", ".join(f"{file}={value_}" for file, value_ in pairs))
+        write(pairs, sched)
+        _keep(fd, [], sched)
+    return fd
+
+
+def _keep(fd, saved, sched):
+    os.ftruncate(fd, 0)
+    if saved:
+        os.pwrite(fd, json.dumps({"sched": str(sched), "saved": saved}).encode(), 0)
+        os.fsync(fd)
+
+
+def _wait_and_restore(end, saved, lock, sched):
+    """The guard's life; its exit status."""
+    os.setsid()
+    said = b""
+    while True:
+        some = os.read(end, 4096)
+        if not some:
+            break
+        said += some
+    groups = said.split(b"\n")[:-1]
+    if groups and int(groups[-1]):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int(groups[-1]), signal.SIGKILL)
+    return _restore(saved, lock, sched)
+
+
+def _restore(saved, lock, sched):
+    """Put back what was, and forget it; give 1 if something could not be, after saying so."""
+    status = 0
+    for pair in saved:
+        try:
+            write([pair], sched)
+        except Error as error:
+            status = 1
+            print(f"error: could not be put back: {error}", file=sys.stderr, flush=True)
+    if status == 0:
+        _keep(lock, [], sched)
+    return status

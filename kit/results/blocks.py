@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The generated parts of README.md, docs/ and the cover letters.
+
+A block is everything between two lines of their own:
+
+    <!-- begin NAME: make report -->        [begin NAME: make report]
+    <!-- end NAME -->                       [end NAME]
+
+The left form is for Markdown, the right one for plain text. NAME is a key of BLOCKS, whose function
+makes the block's parts from all results. A part is a paragraph, or a table: rows, lists of cells,
+of which the first is the head. An empty first cell means the same as above. Plain text is at most
+WIDTH columns wide.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+from kit import settings
+from kit.features import FEATURES
+from kit.host import workloads as host
+from kit.paths import MACHINES, RESULTS, ROOT, SIMULATED, Series
+from kit.process import Error
+from kit.results import status, tables, verdict
+from kit.sim import validate
+from kit.sim.published import ROWS
+from kit.stack import documents
+from kit.vm import machine
+
+WIDTH = 74
+# Begins the names of the instruments of make sim.
+SIM = "sim-"
+_MARK = re.compile(r"(?:<!-- |\[)(begin|end) ([\w-]+)(?:: make report)?(?: -->|\])")
+# How a knob, its range, default and description stand in the documentation: in a definition list,
+# or in the cells of a table.
+_DOCUMENT = "Documentation/scheduler/sched-cache.rst"
+_INDENTED = r"((?:   .+(?:\n|$))+)"
+_KNOBS = (r"^``(\w+)`` \((\w[^;()]*); default: (\d+)\)\n" + _INDENTED,
+          r"^   \* - ``(\w+)``\n     - ([^;\n]+); (\d+)\n     - (.+(?:\n       .+)*)")
+
+# What each simulated workload is, in the order of the tables.
+WORKLOADS = {
+    "sharing:4:6:512:150:30": "4 processes of 6 threads, each process shares 512 KiB",
+    "sharing:4:6:512:20:10:pinned": "the same, each thread pinned to one CPU",
+    "sharing:2:16:512:60:20": "2 processes of 16 threads, twice the cores of an LLC",
+    "sharing:4:6:49152:60:10": "4 processes of 6 threads, each process shares 48 MiB",
+    "sharing:1:6:49152:60:20:apart": "1 process of 6 threads, 8 MiB of private data each",
+    "pipeline:4:3:1500:60": "4 pipelines of 3 processes of 2 threads",
+    "hackbench-rate:1:8:60:10:threads:pipe:0:31": "hackbench, 1 group of 8 pairs",
+    "hackbench-rate:4:3:60:10:threads:pipe:0:31": "hackbench, 4 groups of 3 pairs in one process",
+    "hackbench-rate:2:8:40:10:threads:pipe:0:31:100": "hackbench, 2 groups, 0.1 ms slices, 4 LLCs",
+    "hackbench-rate:2:6:40:10:threads:pipe:0:15:100": "hackbench, 2 groups, 0.1 ms slices, 1 LLC",
+    "hackbench-rate:8:20:12:4:threads:pipe:0:191": "hackbench, 8 groups of 20 pairs",
+    "cyclic:96:1000:20": "96 periodic SCHED_FIFO threads",
+    "mixed:6:8192:1:5:60:20": "1 process: 6 threads of 8 MiB of private data, and a pair that talks",
+    "barrier:6:50:8192:60:30": "1 process of 6 threads, 8 MiB of private data each, with a barrier",
+    "phase:1:6:512:8192:20:60:40": "1 process of 6 threads, shared and private data in turns of 20 ms",
+    "sharing:1:6:49152:60:20:stride": "1 process of 6 threads, each its own lines of all pages of 48 MiB",
+}
+# The rows of bench-cost that README and the cover letter show, and the machine. Its page has all.
+COST_MACHINE = "two-ccx"
+LEFT_OUT = ("*: for each asterisk, one of the nine memory layouts was left out, because its figure is "
+            "far from those of the others. Where too few are left, there is no interval.")
+COST_ROWS = ("pipe/one-CPU", "pipe/one-LLC", "pipe/any-of-one-LLC", "thread-pipe/one-CPU",
+             "thread-pipe/two-LLCs", "thread-pipe/any-of-two-LLCs",
+             "futex/two-LLCs", "fork-exit", "vfork-exec", "thread-join", "balance")
+
+
+# ---- what fills the blocks ----
+
+def features(_results):
+    """The feature bits: default, what each one does, when to switch it."""
+    return [[["bit", "default", "what it does when on", "when to switch it"],
+             *([f"`{one.name}`", one.default, one.does, one.use] for one in FEATURES)]]
+
+
+def knobs(_results):
+    """The knobs of llc_balancing with range and default, as the kernel's documentation has them."""
+    text = "\n".join(documents.added(Series(settings.default("SERIES")), _DOCUMENT))
+    found = [cells for pattern in _KNOBS for cells in re.findall(pattern, text, re.M)]
+    if not found:
+        raise Error(f"{_DOCUMENT}: no list of knobs with range and default")
+    return [[["knob", "range", "default", "what it does"],
+             *([f"`{name}`", *map(_markdown, cells)] for name, *cells in found)]]
+
+
+def _markdown(text):
+    """Turn a cell of reStructuredText into one of Markdown."""
+    text = re.sub(r"`([^`]+)`_", r'"\1"', re.sub(r"``([^`]+)``", r"\0\1\0", " ".join(text.split())))
+    return text.replace("\0", "`")
+
+
+def machines(_results):
+    """The machines of machines/, emulated and simulated."""
+    rows = []
+    for path in [*sorted(MACHINES.glob("*.toml")), *sorted(SIMULATED.glob("*.toml"))]:
+        one = machine.load(path)
+        rows.append([f"`{path.stem}`", str(one.cpus), one.description,
+                     ", ".join((["tests"] if path.parent == MACHINES else [])
+                               + (["`make sim`"] if one.caches else []))])
+    return [[["machine", "CPUs", "what it is", "for"], *rows]]
+
+
+def settings_of(*commands):
+    """Give the function that makes the table of the settings that any of these commands takes."""
+    def rows(_results):
+        return [[["setting", "what it is", "default"],
+                 *([f"`{one.name}=`", one.help, f"`{one.default}`"
+                    if isinstance(one.default, str) and one.default else ""]
+                   for one in settings.SETTINGS if set(one.commands) & set(commands)
+                   and not one.help.startswith("set by"))]]
+    return rows
+
+
+def primary(_results):
+    """The figures of bench-host that get a verdict, and for which features."""
+    return [[["figure", "decides about", "why, and published results"],
+             *([f"`{one.metric}`", ", ".join(f"`{name}`" for name in one.features), one.reason]
+               for one in host.PRIMARY)]]
+
+
+def measured(results):
+    """What has been measured, where, and what has not."""
+    kinds = {"cost": "Instructions and memory, in an emulated guest", SIM: "Simulated",
+             "host": "On hosts"}
+    lines = []
+    for kind, name in kinds.items():
+        found = [one for one in results.values() if one.instrument.startswith(kind)]
+        where = sorted({f"`{one.machine}`" for one in found})
+        lines.append(f"- {name}: {len(found)} result{'s' * (len(found) != 1)}"
+                     f"{' on ' + ', '.join(where) if found else ''}.")
+    if not any(one.instrument == "host" for one in results.values()):
+        lines[-1] += " **No result from an EPYC or Sapphire Rapids host exists.**"
+    old, void = (sum(map(test, results.values())) for test in (status.old, status.void))
+    if old:
+        lines.append(f"- {old} of the simulated results come from a cache model with known errors; "
+                     f"{void} of them depend on contended lines and are void.")
+    return ["\n".join(lines)]
+
+
+def cost(*columns):
+    """Give the function that makes a table of bench-cost from some of the columns of its own table:
+    (subject, head)."""
+    def rows(results):
+        for path, result in results.items():
+            if result.instrument == "cost" and path.parent.name == COST_MACHINE:
+                break
+        else:
+            return ["Not measured."]
+        head, *body = tables.table(result, [name for name in COST_ROWS if name in result.metrics])
+        # Results saved before a kernel was named SERIES/BUILD have "7.3-nocache".
+        names = {subject.replace("/", "-"): subject for subject in head}
+        missing = [subject for subject, _ in columns if subject.replace("/", "-") not in names]
+        if missing == [subject for subject, _ in columns]:
+            return ["Not measured."]
+        if missing:
+            raise Error(f"{path}: no column {', '.join(missing)}: make bench-cost COMPARE=7.3 SAVE=1")
+        shown = [(head.index(names[subject.replace("/", "-")]), title) for subject, title in columns]
+        return [[["operation", *(title for _, title in shown)],
+                 *([row[0], *(row[at] for at, _ in shown)] for row in body)],
+                *([LEFT_OUT] if "*" in str(body) else [])]
+    return rows
+
+
+def simulated(results):
+    """Each simulated comparison: the workload, what was switched on, the change and the verdict."""
+    sims = [one for path, one in results.items() if one.instrument.startswith(SIM)
+            and path.parent.name == one.machine]
+    found = {}
+    for result in sims:
+        own = result.instrument.removeprefix(SIM)
+        for subject, verdicts in verdict.of(result).items():
+            found.setdefault(result.machine, []).append(
+                (_place(result.repeat.get("workload", own)), _state(subject),
+                 *_judged(result, verdicts[own])))
+    described = {one.machine: one.repeat["machine"]["description"] for one in sims}
+    parts = []
+    for name, rows in found.items():
+        last, table = None, [["workload", "switched on", "better by (95 %)", "verdict"]]
+        for place, *cells in sorted(rows):
+            title = WORKLOADS.get(place[1], f"`{place[1]}`")
+            table.append(["" if title == last else title, *cells])
+            last = title
+        parts += [f"On `{name}`, {described[name]}:", table]
+    if any(map(status.old, sims)):
+        parts.append(f"*: {status.OLD}. {status.VOID}.")
+    words = [one.word for result in sims if status.void(result)
+             for verdicts in verdict.of(result).values() for one in verdicts.values()
+             if one.word != verdict.SECONDARY]
+    if words:
+        parts.append(f"Of the {len(words)} void results, the verdict rule gave " + ", ".join(
+            f"{words.count(word)} {word}" for word in dict.fromkeys(
+                [verdict.GAIN, verdict.LOSS, verdict.EQUIVALENT, *words])) + ".")
+    return parts or ["Not measured."]
+
+
+def validation(results):
+    """The table of published results, with what sim-validate has found, and the gaps."""
+    path = RESULTS / validate.FILE
+    found, stored = validate.saved(ROWS, path), validate.load(path)
+    parts = [validate.table(ROWS, found)]
+    if found:
+        parts.append("Seconds that a row took, on one CPU of a busy host: " + ", ".join(
+            f"{stored[number]['seconds']} (row {number})" for number in sorted(found)) + ". A boot serves all rows "
+            "of its machine and state, and counts for the first one.")
+    parts.append("Gaps:\n\n" + "\n".join(f"- Row {row.number}: {row.gap}." for row in ROWS if row.gap))
+    return parts
+
+
+def _judged(result, one):
+    """Give the cells of a Verdict: the change and the word."""
+    if status.void(result):
+        return "", "void"
+    change, word = one.gain, one.word + "*" * status.old(result)
+    if None in change:
+        return "", word
+    return "{:+.1f} % ({:+.1f} to {:+.1f})".format(*(100 * x for x in change)), word
+
+
+def _place(case):
+    """Where a workload is in the table: those of WORKLOADS first, in their order."""
+    known = list(WORKLOADS)
+    return (known.index(case) if case in known else len(known), case)
+
+
+def _state(subject):
+    """Name the state that a simulation ran in by what is switched on in it."""
+    if subject.startswith("7.3"):
+        return "`SCHED_CACHE` of 7.3"
+    on = re.findall(r"features=(\w+)", subject) + re.findall(r"llc_balancing/([\w=]+)", subject)
+    return ", ".join(f"`{name}`" for name in on) or "the patches"
+
+
+def experiments(results):
+    """The rows of make sim-all, and what there is of each."""
+    # Here, as hosts have no kit.sim.
+    from kit.sim import experiments as declared
+    there = {path.stem: result for path, result in results.items() if result.instrument.startswith(SIM)}
+    rows = [["row", "machine", "workload", "result"]]
+    for row in declared.rows():
+        found = there.get(row.path.stem)
+        rows.append([f"`{row.name}`", f"`{row.env['MACHINE']}`", f"`{row.env['WORKLOAD']}`",
+                     "not run yet" if not found else "void" if status.void(found) else
+                     "old model" if status.old(found) else f"at {found.repeat['commit']}"])
+    return [rows]
+
+
+BLOCKS = {
+    "features": features,
+    "knobs": knobs,
+    "machines": machines,
+    "primary": primary,
+    "measured": measured,
+    "cost": cost(("base", "6.12"), ("off", "all bits off"),
+                 ("SCHED_CACHE_LB", "default bits")),
+    "cost-mainline": cost(("7.3/nocache", "7.3"), ("7.3 off", "built in, off"),
+                          ("7.3 on", "on")),
+    "simulated": simulated,
+    "validation": validation,
+    "settings-kernel": settings_of("kernel", "boot", "test"),
+    "settings-bench-cost": settings_of("bench-cost"),
+    "settings-bench-host": settings_of("bench-host", "bench-host-dir"),
+    "settings-sim": settings_of("sim", "sim-all", "sim-validate"),
+    "experiments": experiments,
+}
+
+
+# ---- filling them ----
+
+def files(root=ROOT):
+    """The files that can have blocks."""
+    return [root / "README.md", *sorted((root / "docs").glob("*.md")),
+            *sorted((root / "patches").glob("**/cover-letter.txt"))]
+
+
+def fill(text, where, results, blocks=None):
+    """Give a file's text with all its blocks made anew. where: its name, for errors; plain text if
+    it ends in .txt. Error for an unknown block, a begin without its end, an end without its begin."""
+    blocks = BLOCKS if blocks is None else blocks
+    lines, inside = [], None
+    for number, line in enumerate(text.splitlines(), 1):
+        mark = _MARK.fullmatch(line.strip())
+        if not mark:
+            if inside is None:
+                lines.append(line)
+            continue
+        kind, name = mark.groups()
+        if kind == "begin":
+            if inside is not None:
+                raise Error(f"{where}:{number}: block {inside} has no end before {name} begins")
+            if name not in blocks:
+                raise Error(f"{where}:{number}: there is no block {name}; there are: "
+                            + " ".join(blocks))
+            lines += [line, *_lines(blocks[name](results), where)]
+            inside = name
+            continue
+        if name != inside:
+            raise Error(f"{where}:{number}: end of {name}, which did not begin")
+        lines.append(line)
+        inside = None
+    if inside is not None:
+        raise Error(f"{where}: block {inside} has no end")
+    return "\n".join(lines) + "\n"
+
+
+def update(results, root=ROOT):
+    """Make the blocks of all files anew; give the files that changed."""
+    changed = []
+    for path in files(root):
+        old = path.read_text()
+        new = fill(old, path.relative_to(root), results)
+        if new != old:
+            path.write_text(new)
+            changed.append(path)
+    return changed
+
+
+def _lines(parts, where):
+    """Give the lines of a block from its parts, with an empty line around each of them."""
+    lines = [""]
+    for part in parts:
+        if Path(where).suffix != ".txt":
+            lines += part.splitlines() if isinstance(part, str) else _aligned(part)
+        elif isinstance(part, str):
+            for line in re.sub(r"`|\*\*", "", part).splitlines():
+                lines += textwrap.wrap(line, WIDTH, subsequent_indent="  " * line.startswith("- "))
+        else:
+            lines += _plain([[cell.replace("`", "") for cell in row] for row in part])
+        lines.append("")
+    return lines
+
+
+def _aligned(rows):
+    """A table in Markdown; columns of figures are aligned to the right."""
+    lines = tables.markdown(rows)
+    figures = [i > 0 and all(re.match(r"[-+]?\d|$", row[i]) for row in rows[1:])
+               for i in range(len(rows[0]))]
+    lines[1] = "| " + " | ".join("---:" if right else "---" for right in figures) + " |"
+    return lines
+
+
+def _plain(rows):
+    """A table in plain text. If it is too wide, the first cell of each row has a line of its own;
+    if the others are still too wide, each of them has lines of its own, behind the head of its
+    column."""
+    if max(map(len, tables.text(rows))) < WIDTH:
+        return [f" {line}" for line in tables.text(rows)]
+    rest = tables.text([["", *row[1:]] for row in rows])
+    if max(map(len, rest)) < WIDTH:
+        return [line for row, cells in zip(rows, rest)
+                for line in ([f" {row[0]}"] if row[0] else []) + [f" {cells}".rstrip()]]
+    return [line for row in rows[1:] for line in (
+        f" {row[0]}", *(text for head, cell in zip(rows[0][1:], row[1:]) if cell
+                        for text in textwrap.wrap(f"{head}: {cell}", WIDTH, initial_indent="   ",
+                                                  subsequent_indent="     ")))]

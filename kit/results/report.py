@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make report: all saved results on one page of Markdown, with a plot of each, and the same tables
+as text for a mail. The page lies beside the results that it is about."""
+
+import os
+import re
+import textwrap
+from pathlib import Path
+
+from kit import settings
+from kit.paths import RESULTS, ROOT
+from kit.process import Error, say
+from kit.results import pages, status, store, tables, verdict
+
+BOOTS = "boots"
+# Begins the names of the instruments of make sim.
+SIM = "sim-"
+PAGE, MAIL = "README.md", "tables.txt"
+GUIDES = ["docs/cost.md", "docs/simulation.md", "docs/hosts.md"]
+NOTES = "NOTES.md"
+HEAD = ["case", "baseline (std%)", "compare% (std%)", "95 % interval", "drift", "p", "verdict"]
+RULE = ("More is better in all changes. The baseline is the geometric mean of the base and its A/A control; "
+        "drift is how far the control's figure is from the base's, with p below 5 %. A verdict is on the primary metrics, each "
+        "result a family with a chance of 5 % of any wrong GAIN or LOSS. EQUIVALENT is a ratio that is "
+        "proved to be within the margin. The rule: `kit/results/verdict.py`.")
+
+
+# ---- what belongs together ----
+
+def across(runs, base=None):
+    """Put the Results of several kernels on the same host together, where each boot of a kernel
+    counts as one value, the median of its passes: what differs from boot to boot (where things lie
+    in memory) no run on one boot can tell. Give a Result, or None without two kernels.
+
+    base: the release of the kernel to compare with; else the first that has no stack in it.
+    """
+    boots = {}
+    for run in runs:
+        [(release, about)] = run.kernels.items()
+        boot = run.repeat.get("host", {}).get("boot")
+        boots.setdefault(release, (about, {}))[1].setdefault(boot, []).append(run)
+    if len(boots) < 2:
+        return None
+    base = base or min(boots, key=lambda name: (boots[name][0].get("stack", "-") != "-", name))
+    whole = store.Result(BOOTS, runs[0].machine, {"commands": {}, "left_out": {}}, {}, {}, {}, {})
+    whole.repeat["primary_of"] = {
+        f"{release} {subject}": store.primary(run, subject)
+        for run in runs for release in run.kernels for subject in run.subjects}
+    against = None
+    for release in sorted(boots, key=lambda name: (name != base, name)):
+        whole.kernels[release], by_boot = boots[release]
+        for together in by_boot.values():
+            for subject in dict.fromkeys(name for run in together for name in run.subjects):
+                what = next(run for run in together if subject in run.subjects).subjects[subject]
+                # The controls say nothing here, and of the base only what others are compared with
+                # is of use.
+                if what.state != subject or (release == base and what.against):
+                    continue
+                name = f"{release} {subject}"
+                whole.subjects.setdefault(name, store.Subject(release, subject, against))
+                _add_boot(whole, name, subject, together)
+        against = against or next(iter(whole.subjects))
+    return whole
+
+
+def _add_boot(whole, name, subject, together):
+    """Add the medians of what runs on one boot measured of a subject."""
+    values = {}
+    for run in together:
+        whole.metrics |= run.metrics
+        for metric, passes in run.values.get(subject, {}).items():
+            command_ = run.repeat["commands"].get(metric)
+            if whole.repeat["commands"].setdefault(metric, command_) == command_:
+                values.setdefault(metric, []).extend(passes)
+            else:
+                whole.repeat["left_out"][metric] = "not run by the same command each time"
+    for metric, passes in values.items():
+        whole.values.setdefault(name, {}).setdefault(metric, []).append(tables.median(passes))
+
+
+def differences(runs):
+    """Give in what the host was set up differently for its runs, a line each: what of a comparison
+    of kernels that may explain instead."""
+    lines = []
+    hosts = [run.repeat.get("host", {}) for run in runs]
+    for key in dict.fromkeys(key for host in hosts for key in host if key != "boot"):
+        values = [re.sub(r"BOOT_IMAGE=\S+ ?", "", str(host.get(key, "-"))) for host in hosts]
+        if len(set(values)) > 1:
+            lines.append(f"{key} was not always the same: " + "; ".join(sorted(set(values))))
+    return lines
+
+
+def simulated(files):
+    """Put Results of make sim, {file: Result}, together that are of the same kernels in the same states:
+    each workload's own figure becomes a metric. Each is judged by itself, as on its own page. Give
+    [(whole, {file: Result}, {subject: {metric: Verdict}})]."""
+    alike = {}
+    for path, result in files.items():
+        key = (str(result.subjects), str(result.kernels), str(result.repeat.get("round_ns")))
+        alike.setdefault(key, {})[path] = result
+    found = []
+    for together in alike.values():
+        first = next(iter(together.values()))
+        whole = store.Result(SIM, first.machine, {"commands": {}}, first.kernels, {}, first.subjects,
+                               {name: {} for name in first.subjects})
+        judged = {}
+        for path, result in together.items():
+            own = result.instrument.removeprefix(SIM)
+            name = result.repeat.get("workload", own)
+            if name in whole.metrics:
+                name = f"{name} ({path.stem})"
+            whole.metrics[name] = result.metrics[own]
+            whole.repeat["commands"][name] = result.repeat["command"]
+            for subject, values in result.values.items():
+                whole.values[subject][name] = values[own]
+            for subject, verdicts in verdict.of(result).items():
+                judged.setdefault(subject, {})[name] = verdicts[own]
+        found.append((whole, together, judged))
+    return found
+
+
+# ---- tables ----
+
+def rows(result, judged, subject):
+    """Give the table of a subject against its base, lists of text, the first the head: as in the
+    tables of LKML, but that the baseline is its figure and not 1.00, and more is always better."""
+    against = result.subjects[subject].against
+    control = result.values.get(store.control(result, against), {})
+    table = [HEAD]
+    for metric, found in judged[subject].items():
+        base = [*result.values[against][metric], *control.get(metric, ())]
+        gain, low, high = (None if x is None else f"{100 * x:+.2f}" for x in found.gain)
+        table.append([metric, f"{_figure(tables.middle(result, base))} {result.metrics[metric].unit} "
+                      f"({_std(base)})", f"{gain or '-'} ({_std(result.values[subject][metric])})",
+                      f"{low} to {high}" if low else "-",
+                      _drift(found.drift), "-" if found.p is None else f"{found.p:.2g}", str(found)])
+    return table
+
+
+def _drift(found):
+    """Write how far a control is from its base, with the p-value if that is more than chance."""
+    if found is None or found.ratio is None:
+        return "-"
+    shown = f"{100 * (found.ratio - 1):+.2f}"
+    return shown + (f", p {found.p:.1g}" if found.p is not None and found.p < verdict.ALPHA else "")
+
+
+def medians(result):
+    """Give a table of all medians, for what is compared with nothing."""
+    table = [["case", *(f"{subject} (std%)" for subject in result.subjects)]]
+    for metric, about in result.metrics.items():
+        row = [f"{metric} ({about.unit})"]
+        for subject in result.subjects:
+            values = result.values.get(subject, {}).get(metric)
+            row.append(f"{_figure(tables.median(values))} ({_std(values)})" if values else "-")
+        table.append(row)
+    return table
+
+
+def _figure(value):
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _std(values):
+    spread = tables.spread(values)
+    return "-" if spread is None else f"{100 * spread:.2f}"
+
+
+def text(result):
+    """Give the lines of a Result for a terminal, ending in what it comes to."""
+    judged = verdict.of(result)
+    lines = [] if tables.tested(judged) else tables.text(medians(result))
+    for subject in judged if tables.tested(judged) else ():
+        lines += [f"{subject}, against {result.subjects[subject].against}", "",
+                  *tables.text(rows(result, judged, subject)), ""]
+    return [*lines, *tables.sums(judged)]
+
+
+def mail(result, judged):
+    """Give the lines of the tables of a Result for a mail, no wider than 76 columns."""
+    lines = []
+    for subject in judged:
+        against = result.subjects[subject].against
+        lines += [*textwrap.wrap(f"{result.machine}: {subject}, against {against}", 76),
+                  *textwrap.wrap(status.note(result), 76), "",
+                  f"  {'case':<30} {'baseline(std%)':>17}  {'compare%(std%)':>16}  verdict"]
+        for metric, base, other, *_, word in rows(result, judged, subject)[1:]:
+            base, other = (text_.replace(" (", "(") for text_ in (base, other))
+            lines.append(f"  {metric:<30} {base:>17}  {other:>16}  "
+                         + ("void" if status.void(result) else
+                            word.partition(" (")[0].replace(verdict.NONE, "-")))
+        lines.append("")
+    return lines
+
+
+def cost_mail(result):
+    """The same for bench-cost: instructions, and changes without their intervals."""
+    lines, judged = [], verdict.of(result)
+    for base in (name for name, what in result.subjects.items() if what.against is None):
+        others = [name for name, what in result.subjects.items() if what.against == base]
+        if not others:
+            continue
+        names = ", ".join(f"({i}) {name}" for i, name in enumerate(others, 1))
+        lines += [*textwrap.wrap(f"{result.machine}, {base}, and against it: {names}", 76), "",
+                  f"  {'':<22} {base[:11]:>11}" + "".join(f" {f'({i})':>8}" for i in
+                                                            range(1, len(others) + 1))]
+        for metric in result.metrics:
+            values = result.values[base].get(metric)
+            if not values or metric.endswith("+ticks"):
+                continue
+            cells = []
+            for name in others:
+                one = judged.get(name, {}).get(metric)
+                cells.append(f"{100 * (one.change.ratio - 1):+.2f}%" if one and one.change.ratio
+                             else "-")
+            lines.append(f"  {metric:<22} {tables.number(tables.median(values)):>11}"
+                         + "".join(f" {cell:>8}" for cell in cells))
+        lines.append("")
+    return lines
+
+
+# ---- the page ----
+
+def load(directory):
+    """Give {file: Result} of all results below a directory; Error if there are none."""
+    found = {path: store.load(path) for path in sorted(Path(directory).glob("*/*.json"))}
+    if not found:
+        raise Error(f"no results in {directory}: make bench-cost or bench-host, and FROM= names "
+                    "the directory that they are in")
+    return found
+
+
+def write(directory, base=None):
+    """Write the page, that of each result that has its own, the plots and the tables for mails; give
+    the files."""
+    directory = Path(directory)
+    files = load(directory)
+    if base and not any(base in result.kernels for result in files.values()):
+        raise Error(f"BASE={base}: no results of that kernel in {directory}")
+    guides = GUIDES
+    if directory.resolve().is_relative_to(ROOT):
+        guides = [f"[{guide}]({os.path.relpath(ROOT / guide, directory.resolve())})"
+                  for guide in GUIDES]
+    page = ["# Results", "",
+            "Made by `make report` from the files beside this one. How it was measured: "
+            f"{', '.join(guides)}."
+            + (f" What it means: [{NOTES}]({NOTES})." if (directory / NOTES).exists() else ""), "",
+            *textwrap.wrap(RULE, 100), ""]
+    letter, written = [], []
+    for machine in dict.fromkeys(path.parent for path in files):
+        page += [f"## {machine.name}", ""]
+        here = {path: result for path, result in files.items() if path.parent == machine}
+        for path, result in here.items():
+            lines = pages.own(result)
+            if lines:
+                path.with_suffix(".md").write_text("\n".join(lines) + "\n")
+                written.append(path.with_suffix(".md"))
+            if result.instrument == "cost":
+                page += _cost(path, directory, result, written)
+                letter += cost_mail(result)
+                continue
+            if result.instrument.startswith(SIM):
+                continue
+            judged = verdict.of(result)
+            page += _about(path, result)
+            page += _judged(path.with_suffix(".svg"), directory, result, judged, written)
+            letter += mail(result, judged)
+        sims = {path: result for path, result in here.items() if result.instrument.startswith(SIM)}
+        for number, (whole, together, judged) in enumerate(simulated(sims)):
+            page += _about_simulated(together)
+            page += _judged(machine / f"sim-{number}.svg", directory, whole, judged, written)
+            letter += mail(whole, judged)
+        runs = [result for result in here.values() if result.instrument == "host"]
+        # On a host that has none of the base each kernel is compared with the usual one.
+        known = any(base in run.kernels for run in runs)
+        whole = across(runs, base if known else None) if runs else None
+        if whole:
+            judged = verdict.of(whole)
+            page += ["### Kernels compared", "", *_boots(whole),
+                     *(f"- {line}" for line in differences(runs)), ""]
+            page += _judged(machine / "boots.svg", directory, whole, judged, written)
+            letter += mail(whole, judged)
+    for name, lines in ((PAGE, page), (MAIL, letter)):
+        (directory / name).write_text("\n".join(lines).rstrip("\n") + "\n")
+        written.append(directory / name)
+    return written
+
+
+def _about(path, result):
+    """Say of a Result how it came about."""
+    repeat = result.repeat
+    lines = [f"### {path.stem}", "",
+             f"By `{repeat.get('command', '?')}` at {repeat.get('commit', '?')}; "
+             f"[all values]({path.parent.name}/{path.name}).", ""]
+    for name, kernel in result.kernels.items():
+        lines.append(f"- kernel {name}: " + ", ".join(f"{key} {str(value)[:40]}"
+                                                      for key, value in kernel.items()))
+    host = repeat.get("host")
+    if host:
+        lines.append("- host: " + ", ".join(f"{key} {value}" for key, value in host.items()
+                                            if key not in ("mitigations", "boot")))
+        lines.append("- mitigations: " + (", ".join(f"{key}: {value}" for key, value in
+                                                    host["mitigations"].items()) or "none needed"))
+    if "noise" in repeat:
+        lines.append(f"- noise: others kept up to {repeat['noise']['others']} CPUs busy while "
+                     f"nothing ran, a hypervisor took up to {repeat['noise']['stolen']}")
+    for name, reason in repeat.get("left_out", {}).items():
+        lines.append(f"- not measured: {name}: {reason}")
+    return [*lines, ""]
+
+
+def _about_simulated(together):
+    """Say of Results of make sim, {file: Result}, what they are and where there is more."""
+    first = next(iter(together.values()))
+    lines = [f"### simulated: {' and '.join(first.kernels)}", "",
+             "What else was counted, and where lines moved: "
+             + ", ".join(f"[{path.stem}]({path.parent.name}/{path.stem}.md)" for path in together)
+             + ".", ""]
+    lines += [f"- {name}: {result.repeat['seeds']} seeds, at {result.repeat['commit']}, QEMU "
+              f"{result.repeat['qemu']}, {result.repeat['seconds'] / 60:.0f} minutes"
+              + (f"; **{status.note(result)}**" if status.note(result) else "")
+              for name, result in ((path.stem, result) for path, result in together.items())
+              if "seconds" in result.repeat]
+    lines += [f"- kernel {name}: " + ", ".join(f"{key} {str(value)[:40]}"
+                                               for key, value in kernel.items())
+              for name, kernel in first.kernels.items()]
+    return [*lines, ""]
+
+
+def _judged(plot, directory, result, judged, written):
+    """Give the part of the page that says what was found, and draw it."""
+    if not tables.tested(judged):
+        return ["There are too few values to compare, or nothing to compare with.", "",
+                *tables.markdown(medians(result)), ""]
+    # Here, as the tables do without matplotlib.
+    from kit.results import plots
+    plots.intervals(plot, judged)
+    written.append(plot)
+    lines = [*(f"- {line}" for line in tables.sums(judged)), "",
+             f"![intervals]({plot.relative_to(directory)})", ""]
+    for subject in judged:
+        lines += [f"**{subject}** against {result.subjects[subject].against}", "",
+                  *tables.markdown(rows(result, judged, subject)), ""]
+    commands = result.repeat.get("commands", {})
+    shown = [metric for metric in result.metrics if metric in commands]
+    if shown:
+        lines += ["To run one again:", "", "```"]
+        lines += dict.fromkeys(commands[metric] for metric in shown)
+        lines += ["```", ""]
+    return lines
+
+
+def _cost(path, directory, result, written):
+    """The part of the page for bench-cost, which has tables of its own: its figures repeat
+    exactly."""
+    from kit.results import plots
+    judged = {subject: {metric: one for metric, one in found.items() if not metric.endswith("+ticks")}
+              for subject, found in verdict.of(result).items()}
+    lines = _about(path, result)
+    if tables.tested(judged):
+        plot = path.with_suffix(".svg")
+        plots.intervals(plot, judged)
+        written.append(plot)
+        lines += [*(f"- {line}" for line in tables.sums(judged)), "",
+                  f"![intervals]({plot.relative_to(directory)})", "", tables.DISTURBED, ""]
+    for heading, table in tables.cost(result):
+        if len(table) > 1:
+            lines += [f"**{heading}**", "", *tables.markdown(table), ""]
+    return lines
+
+
+def _boots(whole):
+    """Say how many boots of each kernel there are."""
+    count = {}
+    for subject, what in whole.subjects.items():
+        most = max(len(values) for values in whole.values[subject].values())
+        count[what.kernel] = max(count.get(what.kernel, 0), most)
+    return [f"- {kernel}: {number} boot{'s' if number > 1 else ''}"
+            for kernel, number in count.items()]
+
+
+def command(_args=None):
+    """make report: write the page of the results in FROM=, by default those in results/ and with
+    them the blocks of README.md, docs/ and the cover letters; 0."""
+    directory = Path(settings.get("FROM") or RESULTS)
+    for path in write(directory, settings.get("BASE") or None):
+        say(str(path))
+    if directory.resolve() == RESULTS:
+        # Here, as the blocks use the tables of this module.
+        from kit.results import blocks
+        for path in blocks.update(load(directory)):
+            say(str(path))
+    return 0

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every setting of the kit: name, type, default, help, and the commands that take it.
+
+A setting is given as NAME=VALUE, on make's command line, behind `python3 -m kit COMMAND`, or in the
+environment. check() refuses a name that is not in the table, a setting that the command does not
+take, and a value of the wrong type. Python 3.9 is enough, because bench-host runs on other hosts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Callable
+
+from kit.process import Error
+
+# The commands that use a git tree of the kernel, and of these the ones that build a kernel.
+TREE = ("base", "tree", "export", "refresh", "kernel", "boot", "shell", "selftest", "stress", "soak",
+        "checks", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
+GUEST = ("boot", "shell", "selftest", "stress", "soak")
+TESTS = ("test", "test-fast", "test-patches", "test-boot", "test-long")
+# What a command-line variable of make's may be called that is no setting of the kit.
+MAKE_ONLY = ("PYTHON", "V", "DEPS", "TIERS", "SUDO")
+# The prescribed starts of a simulation, see guest/workload/measure.c.
+STARTS = ("together", "two-llcs", "two-sockets", "scattered")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting.
+
+    parse turns the text into the value and raises ValueError with what it accepts; an empty text
+    means the default. commands are those that take it; empty means all of them.
+    """
+
+    name: str
+    parse: Callable
+    default: object
+    help: str
+    commands: tuple = ()
+
+
+def switch(text):
+    """Parse "0" or "1" into a bool."""
+    if text not in ("0", "1"):
+        raise ValueError("0 or 1")
+    return text == "1"
+
+
+def number(low, high):
+    """Give a parser of whole numbers from low to high."""
+    def parse(text):
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(text)
+    return parse
+
+
+def one_of(*known):
+    """Give a parser of one of some words."""
+    def parse(text):
+        if text not in known:
+            raise ValueError(f"one of {', '.join(known)}")
+        return text
+    return parse
+
+
+def name(text):
+    """Parse a name that can be part of a file's name in results/."""
+    if not re.fullmatch(r"\w[\w.-]*", text):
+        raise ValueError("a name of letters, digits, '.', '-' and '_'")
+    return text
+
+
+def words(text):
+    """Parse a list of words into a tuple."""
+    return tuple(text.split())
+
+
+def factors(text):
+    """Parse a list of NAME=FACTOR, factors above 0, into a tuple of (name, factor)."""
+    found = [re.fullmatch(r"(\w+)=(\d*\.?\d+)", word) for word in text.split()]
+    if not all(match and float(match[2]) > 0 for match in found):
+        raise ValueError("NAME=FACTOR ..., with factors above 0")
+    return tuple((match[1], float(match[2])) for match in found)
+
+
+def seeds(text):
+    """Parse a number of seeds from 1 to 999, or "auto[:PERCENT[:MOST]]" into (target, most): the
+    half-width to reach, 0.05 being 5 %, and the largest number of seeds."""
+    if text.isdecimal() and 1 <= int(text) <= 999:
+        return int(text)
+    match = re.fullmatch(r"auto(?::(\d*\.?\d+))?(?::(\d{1,3}))?", text)
+    target, most = (float(match[1] or 5), int(match[2] or 60)) if match else (0, 0)
+    if not 0 < target < 100 or not most:
+        raise ValueError("a whole number from 1 to 999, or auto[:PERCENT[:MOST]]")
+    return target / 100, most
+
+
+SETTINGS = (
+    Setting("KIT_BUILD", str, "", "directory of all outputs (default: build/)"),
+    Setting("SERIES", str, "6.12", "series of patches to work on: a directory below patches/",
+            (*TREE, *TESTS)),
+    Setting("LINUX", str, "", "kernel source to use as the base: a directory or tarball, from then on;"
+            " 'debian' goes back to the pinned one", (*TREE, *TESTS)),
+    Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, debug, kasan or validate; or"
+            " one of another series, such as 7.3/base",
+            ("kernel", "sim", *GUEST)),
+    Setting("MACHINE", str, "two-ccx", "machine to emulate: a name from machines/ or a .toml file",
+            ("bench-cost", "sim", *GUEST)),
+    Setting("COMPARE", str, "", "series whose unpatched kernel is measured beside ours (7.3)",
+            ("bench-cost",)),
+    Setting("PROFILE", str, "", "row of the cost table, or ROW,COLUMN: list its instructions by"
+            " function instead of measuring", ("bench-cost",)),
+    Setting("SHORT", switch, False, "1: a short run, to see that it works",
+            ("bench-cost", "bench-host", "calibrate")),
+    Setting("FULL", switch, False, "1: run all workloads in all states, as long as the authors of the"
+            " patches did (default: about an hour, each feature on its primary figures); sim-validate: all"
+            " rows", ("bench-host", "sim-validate")),
+    Setting("SAVE", switch, False, "1: write the result to results/, to be committed; calibrate: to"
+            " machines/caches/", ("bench-cost", "bench-host", "calibrate", "sim",
+                                     "sim-validate")),
+    Setting("NAME", name, "", "name of the result: of the host, or of the simulation's file",
+            ("bench-host", "calibrate", "sim")),
+    Setting("ROUNDS", number(1, 999), 0, "how often each workload runs in each state, halved",
+            ("bench-host",)),
+    Setting("WORKLOADS", words, (), "beginnings of the names of the workloads to run in all states"
+            " (default: those with primary figures)", ("bench-host",)),
+    Setting("FEATURES", words, (), "feature bits to measure (default: all that the kernel has)",
+            ("bench-host",)),
+    Setting("STATES", str, "", "further states, NAME:FILE=VALUE,... separated by ';'; files are below"
+            " sched/ of debugfs", ("bench-host",)),
+    Setting("AS_IS", switch, False, "1: toggle nothing, measure the kernel as it is",
+            ("bench-host",)),
+    Setting("NOISY", switch, False, "1: measure although the host is not quiet",
+            ("bench-host", "calibrate")),
+    Setting("SCHBENCH", str, "", "directory of schbench's source", ("bench-host",)),
+    Setting("BENCH_COMMIT", str, "", "set by a copied directory: the commit it was made from",
+            ("bench-host", "calibrate")),
+    Setting("DIR", str, "", "directory to make (default: bench-host in the build directory)",
+            ("bench-host-dir",)),
+    Setting("FROM", str, "", "directory with results (default: results/)", ("report",)),
+    Setting("BASE", str, "", "release of the kernel that other kernels are compared with",
+            ("report",)),
+    Setting("WORKLOAD", str, "hackbench", "workload to simulate: NAME or NAME:ARGUMENT:...", ("sim",)),
+    Setting("STATE", str, "", "state of the scheduler: [BUILD,]FILE=VALUE,...", ("sim",)),
+    Setting("AGAINST", str, "", "state to compare with: [BUILD,]FILE=VALUE,...", ("sim",)),
+    Setting("START", one_of(*STARTS), "",
+            f"where tasks are placed during the warm-up: {', '.join(STARTS)}"
+            " (default: wherever the scheduler puts them)", ("sim",)),
+    Setting("ABBA", switch, False, "1: measure STATE and AGAINST in windows of one boot, A B B A",
+            ("sim",)),
+    Setting("WINDOW_MS", number(1, 10_000), 0, "length of each window of ABBA=1, in ms (default: 300)",
+            ("sim",)),
+    Setting("STATS", switch, False, "1: another run of each state with schedstats on, for wakeups by"
+            " path and distance, and load balancing", ("sim",)),
+    Setting("SEEDS", seeds, 0, "number of seeds (default: 10; sim-validate: 5); auto, or"
+            " auto:PERCENT:MOST: until the interval reaches 5 % to each side, 60 at most",
+            ("sim", "sim-validate")),
+    Setting("ROWS", words, (), "numbers of the rows of kit/sim/published.py to run (default: the short"
+            " ones)", ("sim-validate",)),
+    Setting("FIELDS", switch, False, "1: name the fields of the kernel's structures", ("sim",)),
+    Setting("WITHOUT", words, (), "parts of the cache model to switch off, to see what they change",
+            ("sim", "sim-validate")),
+    Setting("SCALE", factors, (), "costs to multiply, NAME=FACTOR ...: llc, other_llc, other_socket, memory,"
+            " store", ("sim",)),
+    Setting("ROUND_NS", number(1, 100_000), 0, "how far the clocks of two CPUs may differ, in ns"
+            " (default: by the machine's size)", ("sim",)),
+    Setting("EXPERIMENTS", words, (), "rows of results/experiments.toml to run (default: all)", ("sim-all",)),
+    Setting("SENSITIVITY", switch, False, "1: instead, run the rows that the table marks for it again, with"
+            " each cost 30 % higher and lower: does the sign hold?", ("sim-all",)),
+    Setting("TESTS", str, "", "arguments for pytest: a path, or -k EXPRESSION", TESTS),
+)
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+def get(name_, env=None):
+    """The value of a setting: parsed from `env` (default: the process's environment), or the
+    setting's default if that has none. Error for a value of the wrong type."""
+    setting = _BY_NAME[name_]
+    text = (os.environ if env is None else env).get(name_, "")
+    if not text:
+        return setting.default
+    try:
+        return setting.parse(text)
+    except ValueError as error:
+        raise Error(f"{name_}={text}: must be {error}") from None
+
+
+def default(name_):
+    """The default value of a setting."""
+    return _BY_NAME[name_].default
+
+
+def of(command):
+    """The settings that a command takes, in the order of the table."""
+    return [setting for setting in SETTINGS if not setting.commands or command in setting.commands]
+
+
+def given(flags):
+    """The names of the variables on make's command line, from MAKEFLAGS ("w -- A=1 B=x\\ y")."""
+    _, _, variables = f" {flags}".partition(" -- ")
+    return re.findall(r"(?<!\\)(?:^| )([A-Za-z_]\w*)\s*[:?+]*=", variables)
+
+
+def check(command, names, env=None):
+    """Check the settings of a command: `names`, those given explicitly, and what is in the
+    environment. Error for a name that is no setting, for one that the command does not take, and
+    for a value of the wrong type."""
+    takes = [setting.name for setting in of(command)]
+    for name_ in names:
+        if name_ in MAKE_ONLY:
+            continue
+        if name_ not in _BY_NAME:
+            raise Error(f"{name_}=: no such setting; {command} takes: {' '.join(takes)}")
+        if name_ not in takes:
+            raise Error(f"{name_}=: {command} does not take this setting; it takes:"
+                        f" {' '.join(takes)}")
+    for name_ in takes:
+        get(name_, env)
+
+
+def text(settings):
+    """The lines of a table of settings, for --help and `make settings`."""
+    lines = []
+    for setting in settings:
+        default = f" (default: {setting.default})" if isinstance(setting.default, str) and (
+            setting.default) else ""
+        lines.append(f"  {setting.name + '=':<16}{setting.help}{default}")
+    return lines
+
+
+def command(args):
+    """kit settings: print the table of all settings with the commands that take each; 0."""
+    for setting in SETTINGS:
+        print(text([setting])[0])
+        print(" " * 18 + (", ".join(setting.commands) or "all commands"))
+    return 0

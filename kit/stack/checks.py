@@ -1,0 +1,508 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The checks that each patch of the series passes, and those that the whole series passes.
+
+A patch is checked for what it adds: the messages of gcc (W=1), sparse and kernel-doc are collected
+without the patch and with it, line numbers are removed, and the two multisets are compared. The
+whole series is compiled in a number of configurations.
+
+The patches are applied apart from the tree that people edit, and are checked out in a worktree of
+the checks' own. A measurement is kept in the build directory under a key of its source,
+configuration, tools and the code of this file, and is not repeated while these are the same: a
+patch that changes no kernel code costs nothing, and a second run costs seconds.
+"""
+
+import ast
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from kit.paths import CONFIGS, SERIES
+from kit.process import Error, git, lock, missing, say, sh
+from kit.stack import base, patches
+from kit.vm import kernel
+
+WORK = SERIES.work / "checks"
+SOURCE = WORK / "src"
+TIMEOUT = 1200
+
+CROSS = {"x86_64": "", "arm64": "aarch64-linux-gnu-"}
+SCHED = "kernel/sched/"
+
+
+@dataclass
+class Result:
+    """What one check measured, as text, and its findings, one str each."""
+
+    facts: str
+    findings: list[str] = field(default_factory=list)
+
+
+# ---- messages ----
+
+PLACE = re.compile(r"(?P<file>[^\s:]+):(?P<line>(?:\d+:){0,2}) ?(?P<rest>.*)")
+KIND = re.compile(r"(?:fatal )?(?:warning|error): ", re.IGNORECASE)
+
+
+def messages(text, *directories) -> list[str]:
+    """Return the warnings and errors in the output of a tool, without line numbers.
+
+    directories are removed from the names of files. Lines in which sparse continues a message
+    ("expected ...", "got ...") become part of it; notes and quoted source do not.
+    """
+    found, continued = [], False
+    for line in text.splitlines():
+        match = PLACE.fullmatch(line)
+        if match and KIND.match(match["rest"]):
+            found.append(f"{match['file']}: {match['rest']}")
+            continued = True
+        elif match and continued and match["line"] and match["rest"].startswith("  "):
+            found[-1] += "; " + match["rest"].strip()
+        else:
+            continued = False
+    return [_normal(message, directories) for message in found]
+
+
+def _normal(message, directories) -> str:
+    """Return a message without what changes when lines move: places within files and functions."""
+    for directory in directories:
+        message = message.replace(f"{directory}/", "")
+    message = re.sub(r"(\.[chS]):\d+(:\d+)?", r"\1", message)
+    return re.sub(r"\+0x[0-9a-f]+", "+0x", message)
+
+
+def added(before, after) -> list[str]:
+    """Return the messages that are more often in `after` than in `before`, each as many times as
+    it is there more often."""
+    return sorted((Counter(after) - Counter(before)).elements())
+
+
+# ---- the source, and what was measured on it ----
+
+@cache
+def _applied() -> tuple[list[str], list[patches.Outcome]]:
+    """Return the commit of the base and one for each patch of the series, and how each applied."""
+    with lock(SERIES.work / "tree.lock"):
+        if SERIES.linux.exists() and patches.unsaved(SERIES):
+            first = git(SERIES.linux, "rev-parse", "base^{commit}").out.strip()
+        else:
+            first = base.ensure(SERIES)
+        last, outcomes = patches.apply(SERIES, first, patches.listed())
+    each = git(SERIES.linux, "rev-list", "--reverse", f"{first}..{last}").out.split()
+    return [first, *each], outcomes
+
+
+def commits() -> list[str]:
+    """Return the commit of the base, and after it one for each patch of the series."""
+    return _applied()[0]
+
+
+def pair(patch) -> tuple[str, str]:
+    """Return the commits without a patch and with it, on top of the patches before it."""
+    number = patches.listed().index(patch)
+    return commits()[number], commits()[number + 1]
+
+
+def _touched(first, last) -> list[str]:
+    """Return the files that differ between two commits, without those that the second lacks."""
+    return git(SERIES.linux, "diff", "--name-only", "--no-renames", "--diff-filter=d",
+               first, last).out.split()
+
+
+def _checkout(commit):
+    """Check a commit out in SOURCE. Only files that differ are written, so that make rebuilds only
+    what depends on them."""
+    if not (SOURCE / ".git").exists():
+        shutil.rmtree(SOURCE, ignore_errors=True)
+        git(SERIES.linux, "worktree", "prune")
+        git(SERIES.linux, "worktree", "add", "-q", "--detach", SOURCE, commit)
+    else:
+        git(SOURCE, "checkout", "-q", "-f", "--detach", commit)
+
+
+@cache
+def _tools() -> dict[str, str]:
+    """Return the versions of the tools that print the messages."""
+    tools = ("gcc", "aarch64-linux-gnu-gcc", "sparse", "perl")
+    return {tool: sh([tool, "--version"], capture=True).out.strip().splitlines()[0]
+            for tool in tools}
+
+
+def _code(commit) -> list[str]:
+    """Return the ids of all that a kernel is made from. A patch to documentation or to selftests
+    changes none of them."""
+    entries = git(SERIES.linux, "ls-tree", commit, "./", "tools/").out.splitlines()
+    other = ("tools", "tools/testing", "Documentation", "MAINTAINERS")
+    return [entry for entry in entries if entry.partition("\t")[2] not in other]
+
+
+@cache
+def _rules() -> str:
+    """Return the code of this file without comments, docstrings and layout."""
+    tree = ast.parse(Path(__file__).read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def _measured(what, commit, inputs, measure) -> dict:
+    """Return the result of measure(), or of an earlier run if the source, `inputs`, tools and the
+    code of this file are the same.
+
+    A build that failed is not kept, because the reason may be something else, such as a full disk.
+    """
+    key = json.dumps([what, _code(commit), inputs, _tools(), _rules()], sort_keys=True)
+    file = WORK / "results" / f"{what}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    with suppress(OSError, ValueError):
+        return json.loads(file.read_text()) | {"took": "measured before"}
+    started = time.monotonic()
+    with lock(WORK / "lock"):
+        _checkout(commit)
+        result = measure()
+    if not result.get("failed"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # In one step: an interrupted run leaves no half of a file.
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps(result))
+        part.replace(file)
+    return result | {"took": f"{time.monotonic() - started:.0f} s"}
+
+
+def _make(arch, *args) -> tuple[int, str]:
+    """Run make for one architecture; return its status and its output."""
+    ccache = "ccache " if shutil.which("ccache") else ""
+    # Variables given to the caller's make must not reach this one.
+    env = {name: None for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")}
+    # Messages must not be translated; the kernel's makefile unsets LC_ALL.
+    env |= {"LC_ALL": "C", "LANG": "C", "LC_MESSAGES": "C", "LC_CTYPE": "C", "LANGUAGE": None,
+            "CCACHE_DIR": SERIES.build / "ccache"}
+    # Without -O the output of two compilers would be mixed line by line.
+    done = sh(["make", "-s", "-Otarget", f"-j{len(os.sched_getaffinity(0))}", f"ARCH={arch}",
+               f"CROSS_COMPILE={CROSS[arch]}", f"CC={ccache}{CROSS[arch]}gcc",
+               f"HOSTCC={ccache}gcc", *args],
+              env=env, timeout=TIMEOUT, capture=True, check=False)
+    return done.status, done.out + done.err
+
+
+def _kbuild(out, arch, *args) -> tuple[int, str]:
+    """Run the kernel's make on SOURCE with the O= directory `out`."""
+    return _make(arch, "-C", SOURCE, f"O={out}", *args)
+
+
+def _compile(out, arch, *targets) -> tuple[str, str]:
+    """Compile `targets` again with W=1; return the output, and why it failed, "" if it did not."""
+    # An object that is up to date prints no messages. ccache repeats those of an earlier run.
+    for target in targets:
+        for file in _objects(out, target):
+            file.unlink()
+    status, text = _kbuild(out, arch, "W=1", *targets)
+    if status:
+        return text, _why(text)
+    # make ignores a target that is not part of this configuration.
+    missing = [target for target in targets if not _objects(out, target)]
+    return text, f"does not build: nothing was compiled for {' '.join(missing)}" if missing else ""
+
+
+def _objects(out, target) -> list[Path]:
+    """Return the object files of a target: an object file, or a directory with a slash."""
+    return sorted(out.glob(f"{target}*.o" if target.endswith("/") else target))
+
+
+def _why(text) -> str:
+    """Return the lines that say why make failed."""
+    lines = [line for line in text.splitlines() if re.search(r"\berror\b|\*\*\*", line, re.I)]
+    return "\n  ".join(["does not build:", *(lines or text.splitlines()[-10:])[:10]])
+
+
+# ---- each patch ----
+
+def _boot_lines() -> list[str]:
+    return kernel.requested(kernel.named("base").fragments)
+
+
+def _stack_lines() -> list[str]:
+    """Return the lines that hold only from the patch on that adds their options."""
+    return kernel.requested([CONFIGS / "stack.config"])
+
+
+@cache
+def _said(commit) -> dict:
+    """Return the messages of gcc, sparse and kernel-doc about a commit, in the configuration that
+    boots, for kernel/sched and every other file that the series touches."""
+    everything = _touched(commits()[0], commits()[-1])
+    there = set(git(SERIES.linux, "ls-tree", "-r", "--name-only", commit, "--",
+                    *everything).out.split() if everything else [])
+    files = sorted(there & set(everything))
+    code = [file for file in files if not file.startswith(("tools/", "Documentation/"))]
+    targets = [SCHED, *(file[:-2] + ".o" for file in code
+                        if file.endswith(".c") and not file.startswith(SCHED))]
+    documented = [file for file in code if file.endswith((".c", ".h"))]
+
+    def measure():
+        out = WORK / "patches"
+        failed = _configure(out, "x86_64", _boot_lines() + _stack_lines(), _boot_lines())
+        if failed:
+            return {"failed": failed}
+        text, failed = _compile(out, "x86_64", *targets)
+        if failed:
+            return {"failed": failed}
+        status, sparse = _kbuild(out, "x86_64", "W=1", "C=2", *targets)
+        if status:
+            return {"failed": _why(sparse)}
+        doc = sh(["perl", "scripts/kernel-doc", "-none", *documented], cwd=SOURCE, capture=True,
+                 check=False).err if documented else ""
+        return {"gcc": messages(text, SOURCE, out), "sparse": messages(sparse, SOURCE, out),
+                "kernel-doc": messages(doc, SOURCE)}
+
+    return _measured("patch", commit, [_boot_lines() + _stack_lines(), targets, documented], measure)
+
+
+def _configure(out, arch, lines, must) -> str:
+    """Write out/.config from allnoconfig and `lines`; return which of the lines `must` do not hold,
+    "" if all do. An earlier .config is used if nothing that it depends on has changed."""
+    out.mkdir(parents=True, exist_ok=True)
+    wanted, kept, config = out / "requested.config", out / "requested.key", out / ".config"
+    kconfig = git(SOURCE, "ls-files", "-s", "*Kconfig*", "scripts/kconfig").out
+    key = hashlib.sha256(json.dumps([arch, lines, kconfig, _tools()]).encode()).hexdigest()
+    if not (config.exists() and kept.exists() and kept.read_text() == key):
+        kept.unlink(missing_ok=True)
+        wanted.write_text("".join(line + "\n" for line in lines))
+        status, text = _kbuild(out, arch, f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig")
+        if status:
+            return _why(text)
+        kept.write_text(key)
+    wrong = kernel.dropped(must, config.read_text())
+    return "\n  ".join(["Kconfig dropped what was requested:", *wrong]) if wrong else ""
+
+
+def messages_added(tool, patch, before, after) -> Result:
+    """Compare the messages of `tool` ("gcc", "sparse" or "kernel-doc") about the second commit, with
+    the patch, with those about the first."""
+    if _code(before) == _code(after):
+        return Result("changes no kernel code")
+    old, new = _said(before), _said(after)
+    if old.get("failed"):
+        return Result("not compared", [f"{patch}: the source without it {old['failed']}"])
+    if new.get("failed"):
+        return Result(new["took"], [f"{patch}: {new['failed']}"])
+    more = added(old[tool], new[tool])
+    return Result(f"{len(old[tool])} messages before, {len(new[tool])} after, {len(more)} new"
+                  f" ({new['took']} for all tools)",
+                  [f"{patch}: {tool}: {message}" for message in more])
+
+
+def applies(patch) -> Result:
+    """Check that a patch applies without fuzz; Error if any patch of the series does not apply."""
+    how = next(outcome.how for outcome in _applied()[1] if outcome.name == patch)
+    return Result(how, [] if how == "clean" else [f"{patch}: applies with {how}"])
+
+
+# Types of checkpatch's messages that the series does not follow, each with the reason.
+NOT_FOLLOWED = (
+    # Asks, for each patch with a new file, whether MAINTAINERS must change. unlisted() checks that
+    # for the whole series, which has one patch for MAINTAINERS.
+    "FILE_PATH_CHANGES",
+    # The tree has no history before the base, so no commit that a patch names is found in it.
+    "UNKNOWN_COMMIT_ID",
+)
+# In headers of trace events only: checkpatch does not know the syntax of TRACE_EVENT().
+NOT_FOLLOWED_IN_EVENTS = ("OPEN_ENDED_LINE", "PARENTHESIS_ALIGNMENT")
+EVENTS = "include/trace/events/"
+
+
+def style(patch, directory=SERIES.patches) -> Result:
+    """Run checkpatch on a patch file; its findings are the messages."""
+    _scripts()
+    file = directory / patch
+    done = sh(["perl", "scripts/checkpatch.pl", "--strict", "--no-signoff", "--codespell",
+               "--codespellfile", _dictionary(), "--terse", "--show-types", "--no-summary",
+               "--color=never", "--ignore", ",".join(NOT_FOLLOWED), file],
+              cwd=SOURCE, capture=True, check=False)
+    # done.err is ignored: spdxcheck.py complains there about a python module for each new file.
+    said = [line for line in done.out.replace(f"{file}:", "").splitlines()
+            if not _about_events(line, file)]
+    if done.status and not done.out.strip():
+        said = [f"checkpatch ended with status {done.status}: {done.err.strip()}"]
+    return Result(f"{len(said)} messages on {len(file.read_bytes().splitlines())}"
+                  " lines", [f"{patch}: {line}" for line in said])
+
+
+def _about_events(message, file) -> bool:
+    """Whether a message of checkpatch, LINE: LEVEL:TYPE: ..., is about a header of trace events and
+    of a type in NOT_FOLLOWED_IN_EVENTS."""
+    found = re.match(r" *(\d+): \w+:(\w+): ", message)
+    if not found or found[2] not in NOT_FOLLOWED_IN_EVENTS:
+        return False
+    before = file.read_text().splitlines()[:int(found[1])]
+    files = [line.removeprefix("+++ b/") for line in before if line.startswith("+++ b/")]
+    return bool(files) and files[-1].startswith(EVENTS)
+
+
+def _dictionary() -> Path:
+    """Return the path of codespell's list of misspellings. checkpatch itself may look in another
+    python's modules."""
+    found = importlib.util.find_spec("codespell_lib")
+    if not found:
+        raise Error(missing("codespell"))
+    return Path(found.origin).parent / "data/dictionary.txt"
+
+
+@cache
+def _scripts():
+    """Make sure that SOURCE has the kernel's scripts, of any commit."""
+    with lock(WORK / "lock"):
+        if not (SOURCE / ".git").exists():
+            _checkout(commits()[-1])
+
+
+def selftests(patch) -> Result | None:
+    """Build the selftests that a patch touches; None if it touches none."""
+    before, commit = pair(patch)
+    root = "tools/testing/selftests/"
+    targets = sorted({file.removeprefix(root).split("/")[0]
+                      for file in _touched(before, commit) if file.startswith(root)})
+    if not targets:
+        return None
+
+    def measure():
+        out = WORK / "selftests"
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir(parents=True)
+        status, text = _make("x86_64", "-C", SOURCE / root, f"O={out}", "FORCE_TARGETS=1",
+                             f"TARGETS={' '.join(targets)}", "USERLDFLAGS=-static")
+        return {"failed": _why(text)} if status else {"gcc": messages(text, SOURCE)}
+
+    tests = git(SERIES.linux, "rev-parse", f"{commit}:{root}").out.strip()
+    result = _measured("selftests", commit, [targets, tests], measure)
+    said = [result["failed"]] if result.get("failed") else result["gcc"]
+    return Result(f"{' '.join(targets)}: {len(said)} messages ({result['took']})",
+                  [f"{patch}: selftests: {line}" for line in said])
+
+
+# ---- the whole series ----
+
+@dataclass(frozen=True, eq=False)
+class Config:
+    """Changes of the configuration that boots, which must hold in the resulting .config."""
+
+    name: str
+    options: dict[str, str]
+    arch: str = "x86_64"
+
+    def lines(self) -> list[str]:
+        """Return the options as Kconfig writes them."""
+        return [f"# CONFIG_{name} is not set" if value == "n" else f"CONFIG_{name}={value}"
+                for name, value in self.options.items()]
+
+
+# boot.config is for x86; these options of it are what kernel/sched needs.
+ARM64 = dict.fromkeys(("SMP", "SCHED_MC", "SCHED_CLUSTER", "NUMA", "SCHEDSTATS", "SCHED_DEBUG",
+                       "FAIR_GROUP_SCHED", "CPUSETS", "HOTPLUG_CPU"), "y")
+
+CONFIGURATIONS = (
+    Config("SMP off", {"SMP": "n"}),
+    Config("SCHED_MC off", {"SCHED_MC": "n"}),
+    Config("SCHED_CLUSTER off", {"SCHED_CLUSTER": "n"}),
+    Config("NUMA off", {"NUMA": "n"}),
+    Config("PREEMPT_RT", {"EXPERT": "y", "PREEMPT_RT": "y"}),
+    Config("SCHED_DEBUG off", {"SCHED_DEBUG": "n"}),
+    Config("SCHEDSTATS off", {"SCHEDSTATS": "n"}),
+    Config("SCHED_CACHE off", {"SCHED_CACHE": "n"}),
+    # The one that boots has it off.
+    Config("CPUMASK_OFFSTACK on", {"DEBUG_PER_CPU_MAPS": "y", "CPUMASK_OFFSTACK": "y"}),
+    Config("arm64", ARM64 | {"SCHED_SMT": "y", "SCHED_CORE": "y"}, "arm64"),
+    # On x86, SCHED_SMT is off only if SMP is.
+    Config("SCHED_SMT off (arm64)", ARM64 | {"SCHED_SMT": "n"}, "arm64"),
+)
+
+
+@cache
+def _compiled(config, commit) -> dict:
+    """Return gcc's messages about kernel/sched of a commit in one configuration."""
+    # Of an option that is there twice, the last line counts.
+    lines = _boot_lines() + _stack_lines() + config.lines()
+
+    def measure():
+        out = WORK / config.arch
+        failed = _configure(out, config.arch, lines, config.lines())
+        if failed:
+            return {"failed": failed}
+        text, failed = _compile(out, config.arch, SCHED)
+        if failed:
+            return {"failed": failed}
+        return {"gcc": messages(text, SOURCE, out)}
+
+    return _measured("config", commit, [config.arch, lines, SCHED], measure)
+
+
+def compiles(config) -> Result:
+    """Check that kernel/sched of the whole series compiles in a Config, and that gcc (W=1) prints no
+    message that it does not print for the base."""
+    result = _compiled(config, commits()[-1])
+    if result.get("failed"):
+        return Result(result["took"], [f"{config.name}: {result['failed']}"])
+    # The base is compiled only if there are messages to compare.
+    old = _compiled(config, commits()[0]) if result["gcc"] else {"gcc": []}
+    if old.get("failed"):
+        return Result(result["took"], [f"{config.name}: the base {old['failed']}"])
+    new = added(old["gcc"], result["gcc"])
+    return Result(f"{len(result['gcc'])} messages, {len(new)} new ({result['took']})",
+                  [f"{config.name}: {message}" for message in new])
+
+
+def unlisted() -> Result:
+    """Check that the scheduler's entry in MAINTAINERS lists each new file of the series."""
+    new = git(SERIES.linux, "diff", "--name-only", "--no-renames", "--diff-filter=A",
+              commits()[0], commits()[-1]).out.split()
+    findings = []
+    with lock(WORK / "lock"):
+        _checkout(commits()[-1])
+        for file in new:
+            entries = sh(["perl", "scripts/get_maintainer.pl", "--no-git", "--no-git-fallback",
+                          "--no-m", "--no-r", "--no-l", "--sections", "-f", file],
+                         cwd=SOURCE, capture=True).out.split("\n\n")
+            if not any(entry.startswith("SCHEDULER\n") for entry in entries):
+                findings.append(f"MAINTAINERS: SCHEDULER does not list {file}")
+    return Result(f"{len(new)} new files, {len(findings)} not listed", findings)
+
+
+# ---- make checks ----
+
+TOOLS = ("gcc", "sparse", "kernel-doc")
+
+
+def command(args) -> int:
+    """make checks: run all checks and print a table; return 1 if there are findings."""
+    started = time.monotonic()
+    findings = []
+
+    def show(what, result):
+        say(f"{what:<24} {result.facts}")
+        findings.extend(result.findings)
+
+    for patch in patches.listed():
+        say(patch)
+        show("  applies", applies(patch))
+        for tool in TOOLS:
+            show(f"  {tool}", messages_added(tool, patch, *pair(patch)))
+        show("  checkpatch", style(patch))
+        built = selftests(patch)
+        if built:
+            show("  selftests", built)
+    say("the whole series")
+    show("  MAINTAINERS", unlisted())
+    for config in CONFIGURATIONS:
+        show(f"  {config.name}", compiles(config))
+    say(f"{len(findings)} findings in {time.monotonic() - started:.0f} s")
+    for finding in findings:
+        say(finding)
+    return 1 if findings else 0

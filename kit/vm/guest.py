@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Boot a kernel in QEMU with an initramfs, run a job in the guest, and report the result.
+
+The console is ttyS0. The job's output goes to ttyS1, and guest/init ends it with a line
+"END <status>". A run without that line, or with a splat on the console, has failed.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+
+from kit import settings
+from kit.paths import SERIES
+from kit.process import Error, kill_group, lock, say
+from kit.vm import initramfs, kernel, ktap, machine, qemu, splats
+
+POLL_SECONDS = 0.2
+# Seconds that a guest may take to power off after a panic or END.
+OFF_SECONDS = 20
+LAST_LINES = 25
+
+# The guest's clock counts instructions of 2^shift ns, and the CPUs take turns on one thread: time in
+# the guest does not depend on the load of the host. Idle time is skipped, except at a prompt, where
+# time passes as it does outside.
+CLOCK = "shift=2,sleep=off"
+COST_CLOCK = "shift=0,sleep=off"
+# With this and _repeatable(), nothing in the guest is random or comes from the host: the same kernel
+# and job give the same figures to the last instruction.
+COST_KERNEL_ARGS = ["norandmaps"]
+SHELL_CLOCK = "shift=2,sleep=on"
+
+# With many CPUs, a CPU waits long for its turn. Raise the limits of the lockup detectors so that
+# only a real lockup reaches them.
+KERNEL_ARGS = ("console=ttyS0 printk.time=1 panic=-1 oops=panic nokaslr mitigations=off "
+               "tsc=reliable rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60").split()
+# With this clock the TSC runs at 1 GHz: 4,000,000 cycles in a jiffy of 4 ms. Calibration would take
+# each CPU 75 ms of counted instructions.
+CLOCK_KERNEL_ARGS = ["lpj=4000000"]
+
+SELFTEST_SECONDS = 1200
+STRESS_SECONDS = 900
+STRESS_TOGGLES = 500
+SOAK_SECONDS = 5400
+# How long the soak watches for flip-flopping, in seconds of the guest's clock.
+SOAK_WATCH_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """How a guest of the simulation runs: QEMU's CPU model, the plugin with its options, and the
+    seed of QEMU's random numbers."""
+    cpu: str
+    plugin: str
+    seed: int
+
+
+@dataclass
+class Result:
+    """The result of a run.
+
+    console, ktap: the text of ttyS0 and ttyS1; seconds: wall time from QEMU's start to its end;
+    ended: whether the END line came; status: the job's exit status, -1 without an END line; splats:
+    see kit.vm.splats.find(); problems: failures of the run itself, whatever the job printed.
+    """
+    console: str
+    ktap: str
+    seconds: float
+    ended: bool
+    status: int
+    splats: list = field(default_factory=list)
+    problems: list = field(default_factory=list)
+
+    def failures(self):
+        """Return the reasons why the run failed; empty if it did not."""
+        return self.problems + [f"splat on the console:\n{splat}" for splat in self.splats]
+
+
+def command(args):
+    """Run `shell`, `selftest`, `stress` or `soak` for kit.__main__; return the exit status."""
+    m, build = machine.load(settings.get("MACHINE")), settings.get("BUILD")
+    kernel.build(build)
+    if args.command == "shell":
+        return shell(m, build)
+    job = {"selftest": selftest, "stress": stress, "soak": soak}[args.command]
+    result = job(m, build, follow=say)
+    tests = ktap.parse(result.ktap)
+    bad = result.failures() + tests.failures()
+    for line in bad:
+        print(line, file=sys.stderr)
+    say(f"{args.command} on {m.name}: {tests.summary()}, {result.seconds:.0f} s: "
+        f"{'FAILED' if bad else 'passed'}")
+    return 1 if bad else 0
+
+
+def selftest(m, build, kernel_args=(), follow=None):
+    """Run all kernel selftests of the series on a Machine; return a Result. kernel_args: further
+    arguments for the kernel."""
+    groups = ",".join(f"{cpu.cpu}:{cpu.group}" for cpu in m.expected())
+    return run(m, build, "selftest", {"SCHED_EXPECTED_GROUPS": groups},
+               timeout=SELFTEST_SECONDS, kernel_args=kernel_args, follow=follow)
+
+
+def stress(m, build, follow=None):
+    """Toggle the features under load and CPU hotplug on a Machine; return a Result."""
+    return run(m, build, "stress", {"TOGGLES": STRESS_TOGGLES, "HOTPLUG": 1},
+               timeout=STRESS_SECONDS, follow=follow)
+
+
+def soak(m, build, follow=None):
+    """Compare workloads with and without aggregation on a Machine, then watch for some minutes that
+    no task moves back and forth; return a Result."""
+    return run(m, build, "soak", {"SCHED_CACHE_AB_SECONDS": SOAK_WATCH_SECONDS},
+               timeout=SOAK_SECONDS, follow=follow)
+
+
+def shell(m, build):
+    """Run an interactive shell in a guest on this terminal; return 0 when the guest ends."""
+    size = shutil.get_terminal_size()
+    initrd = initramfs.write(f"{m.name}-shell", build, {"COLUMNS": size.columns, "LINES": size.lines})
+    args, env = _qemu_command(m, build, "shell", initrd, SHELL_CLOCK)
+    say(f"booting {m.name}; end the guest with `poweroff -f`, or QEMU with Ctrl-A x")
+    # Stay in this process group: another one could not read from the terminal.
+    done = subprocess.run([*args, "-serial", "mon:stdio", "-serial", "null"],
+                          env=os.environ | env, check=False)
+    if done.returncode:
+        raise Error(f"QEMU ended with status {done.returncode}")
+    return 0
+
+
+def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kernel_args=(),
+        qemu_extra=(), follow=None, stop=None, name=None, files=None, simulated=None):
+    """Boot a kernel (see kernel.named()) on a Machine and run guest/jobs/JOB.sh; return a Result.
+
+    env         variables for the job
+    timeout     seconds after which QEMU is killed
+    icount      one instruction takes 1 ns of guest time, and nothing is random
+    userland    the kernel whose initramfs the guest gets (default: its own), or initramfs.SMALL
+    kernel_args, qemu_extra  further arguments for the kernel and for QEMU
+    follow      called with each line of ttyS1 as it comes
+    stop        a threading.Event that ends the run when it is set
+    name        base name of the run's files (default: from the machine, kernel and job)
+    files       further files for the guest, {path in the guest without the first slash: path here}
+    simulated   a Simulated: the plugin provides the guest's time in place of QEMU
+
+    The text of the console and of ttyS1 stays under guest/runs/ in the build directory. Error if
+    the kernel is not built or QEMU does not start.
+    """
+    runs = SERIES.work / "guest" / "runs"
+    runs.mkdir(parents=True, exist_ok=True)
+    name = (name or f"{m.name}-{build}-{job}").replace("/", "-")
+    # Runs of the same name use the same files, so they take turns.
+    with lock(runs / f"{name}.lock"):
+        console, stream = _Port(runs / f"{name}.console"), _Port(runs / f"{name}.ktap")
+        initrd = initramfs.write(name, userland or build, env or {}, files or {})
+        args, qemu_env = _qemu_command(m, build, job, initrd, COST_CLOCK if icount else CLOCK,
+                                       [*(COST_KERNEL_ARGS if icount else []), *kernel_args],
+                                       simulated)
+        args += [*(_repeatable(1) if icount else []), "-serial", f"file:{console.path}",
+                 "-serial", f"file:{stream.path}", *qemu_extra]
+        problems = []
+        begin = time.monotonic()
+        said = runs / f"{name}.qemu"
+        with open(said, "w", encoding="utf-8") as output:
+            proc = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=output,
+                                    stderr=subprocess.STDOUT, start_new_session=True,
+                                    env=os.environ | qemu_env)
+            try:
+                _watch(proc, console, stream, begin + timeout, problems, follow, stop)
+                by_itself = proc.poll()
+            finally:
+                kill_group(proc)
+        seconds = time.monotonic() - begin
+        found = splats.find(console.read())
+        parsed = ktap.parse(stream.read())
+        ended = parsed.status is not None
+        if by_itself:
+            # QEMU warns, for each CPU, of features of the CPU model that TCG does not emulate.
+            lines = [line for line in said.read_text().splitlines()
+                     if "TCG doesn't support requested feature" not in line]
+            raise Error("\n".join([f"QEMU ended with status {by_itself}:", *lines]))
+        if not ended and not problems:
+            problems.append("the guest stopped before END")
+        if not ended:
+            last = console.read().splitlines()[-LAST_LINES:]
+            problems[-1] = "\n".join([problems[-1] + "; last on the console:",
+                                      *("  " + line for line in last)])
+        return Result(console.read(), stream.read(), seconds, ended,
+                      parsed.status if ended else -1, found, problems)
+
+
+class _Port:
+    """A serial port of the guest: a file that QEMU appends to and that is read as it grows."""
+
+    def __init__(self, path):
+        self.path = path
+        self.path.write_bytes(b"")
+        self.offset = 0
+
+    def lines(self):
+        """Return the complete lines that arrived since the last call."""
+        with open(self.path, "rb") as file:
+            file.seek(self.offset)
+            data = file.read()
+        whole = data[:data.rfind(b"\n") + 1]
+        self.offset += len(whole)
+        return whole.decode(errors="replace").replace("\r", "").splitlines()
+
+    def read(self):
+        """Return the whole text, with \\n as the only line end."""
+        return self.path.read_bytes().decode(errors="replace").replace("\r", "")
+
+
+def _watch(proc, console, stream, deadline, problems, follow, stop):
+    """Wait until QEMU ends or must be ended; in the latter case add the reason to `problems`."""
+    limit, reason = deadline, "no END: the guest exceeded its time limit"
+    while proc.poll() is None:
+        if time.monotonic() > limit:
+            problems.append(reason)
+            return
+        if stop and stop.is_set():
+            problems.append("the run was stopped")
+            return
+        time.sleep(POLL_SECONDS)
+        for line in console.lines():
+            if splats.is_panic(line):
+                limit = min(limit, time.monotonic() + OFF_SECONDS)
+                reason = "the guest panicked and did not power off"
+        for line in stream.lines():
+            if follow:
+                follow(line)
+            if line.startswith("END "):
+                limit = min(limit, time.monotonic() + OFF_SECONDS)
+                reason = "the guest printed END and did not power off"
+
+
+def _repeatable(seed):
+    """QEMU's arguments with which nothing that varies comes from the host."""
+    return ["-seed", str(seed), "-rtc", "base=2026-01-01,clock=vm"]
+
+
+def _qemu_command(m, build, job, initrd, clock, kernel_args=(), simulated=None):
+    """Return (QEMU's arguments without the serial ports, environment variables to add)."""
+    image = kernel.named(build).image
+    if not image.exists():
+        raise Error(f"there is no {image}: make kernel BUILD={build}")
+    program = qemu.find()
+    accel, clock_args = ["-accel", "tcg", "-icount", clock], CLOCK_KERNEL_ARGS
+    if simulated:
+        # Room for all translated code: flushing it would cost a retranslation.
+        accel, clock_args = ["-accel", "tcg,thread=single,tb-size=512"], []
+        accel += ["-plugin", simulated.plugin, *_repeatable(simulated.seed)]
+    append = " ".join([*KERNEL_ARGS, *clock_args, *m.kernel_args(), *kernel_args, f"kit.job={job}"])
+    # The kernel kills QEMU when this process dies, even by SIGKILL.
+    return (["setpriv", "--pdeathsig", "KILL", *program.command,
+             *m.qemu_args(simulated and simulated.cpu), *accel,
+             "-nodefaults", "-display", "none", "-no-reboot", "-kernel", str(image),
+             "-initrd", str(initrd), "-append", append], program.env)

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Configure and build the kernels of a series out of tree."""
+
+import hashlib
+import os
+import re
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit import settings
+from kit.paths import CONFIGS, ROOT, SERIES, Series
+from kit.process import Error, git, lock, say, sh, warn
+from kit.stack import base, patches
+
+BUILD_TIMEOUT = 3600
+# Seconds between two lines of progress where there is no terminal to draw on.
+QUIET = 60
+KCONFIG = re.compile(r"CONFIG_\w+=.+|# CONFIG_\w+ is not set")
+
+
+@dataclass(frozen=True)
+class Build:
+    """A way to build a series: with its patches or without, the fragments of configs/ besides
+    boot.config and the base's own, and what names it in `uname -r`. extra: a diff to apply on top, which
+    is no part of the series."""
+
+    patched: bool
+    fragments: tuple
+    name: str
+    extra: Path | None = None
+
+
+BUILDS = {
+    "stack": Build(True, ("stack.config",), "-cachetopo-"),
+    "base": Build(False, (), "-base-"),
+    "nocache": Build(True, ("nocache.config",), "-nocache-"),
+    "debug": Build(True, ("stack.config", "debug.config"), "-cachetopo-debug-"),
+    "kasan": Build(True, ("stack.config", "kasan.config"), "-cachetopo-kasan-"),
+    "validate": Build(True, ("stack.config",), "-validate-", ROOT / "kit/sim/validate.patch"),
+}
+# What a series without patches can be built as.
+UNPATCHED = ("base", "nocache")
+_built = set()
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A BUILD of a series."""
+
+    series: Series
+    build: str
+
+    @property
+    def out(self) -> Path:
+        """The O= directory."""
+        return self.series.work / self.build
+
+    @property
+    def image(self) -> Path:
+        """The bzImage, whether it is built or not."""
+        return self.out / "arch/x86/boot/bzImage"
+
+    @property
+    def patched(self) -> bool:
+        """Whether it has patches: those of the series, if that has any."""
+        return BUILDS[self.build].patched and bool(patches.listed(self.series))
+
+    @property
+    def fragments(self) -> list[Path]:
+        """The configuration fragments, in the order in which they apply."""
+        return [CONFIGS / name for name in ("boot.config", f"{self.series.base}.config",
+                                            *BUILDS[self.build].fragments)]
+
+
+def named(name) -> Kernel:
+    """The Kernel that BUILD or SERIES/BUILD names, such as "stack" or "7.3/base". Error if there is
+    no such series or build."""
+    where, _, build = name.rpartition("/")
+    if build not in BUILDS:
+        raise Error(f"no such BUILD: {name} (there are: {', '.join(BUILDS)})")
+    series = Series(where, SERIES.root, SERIES.build) if where else SERIES
+    if not series.pin.is_file() or not series.patches.is_dir():
+        raise Error(f"{name}: there is no series {series.name} in patches/")
+    if build not in UNPATCHED and not series.order.is_file():
+        raise Error(f"{name}: the series {series.name} has no patches; there are: {', '.join(UNPATCHED)}")
+    return Kernel(series, build)
+
+
+def build(name: str = "stack") -> Path:
+    """Bring a kernel (see named()) up to date; its O= directory.
+
+    A kernel is built once in a run of python. Error for a requested option that is not in .config,
+    and for a failed build, with the compiler's errors.
+    """
+    kernel = named(name)
+    if kernel in _built:
+        return kernel.out
+    source = source_of(name)
+    with lock(kernel.out.parent / f"{kernel.build}.lock"):
+        kernel.out.mkdir(parents=True, exist_ok=True)
+        log = kernel.out.parent / f"{kernel.build}.log"
+        log.unlink(missing_ok=True)
+        started = time.monotonic()
+        say(f"kernel {name}: building (log: {log})")
+        configure(source, kernel.out, kernel.fragments, log)
+        _make(source, kernel, log)
+    say(f"kernel {name}: {release(name)} in {time.monotonic() - started:.0f} s")
+    _built.add(kernel)
+    return kernel.out
+
+
+def release(name: str = "stack") -> str:
+    """What `uname -r` says in a guest that runs this kernel; Error if it is not built."""
+    try:
+        return (named(name).out / "include/config/kernel.release").read_text().strip()
+    except OSError as error:
+        raise Error(f"{name} is not built: make kernel BUILD={name}") from error
+
+
+def identity(name) -> dict:
+    """What identifies a built kernel in a result: its release, the SHA-256 of its configuration,
+    its source, and for a kernel with patches the SHA-256 of those."""
+    kernel = named(name)
+    source = source_dir(kernel)
+    tree = "git tree " + git(source, "rev-parse", "HEAD^{tree}").out.strip()
+    if git(source, "status", "--porcelain").out:
+        tree += ", with changes that are not committed"
+    about = {"release": release(name), "source": tree,
+             "config": hashlib.sha256((kernel.out / ".config").read_bytes()).hexdigest()}
+    if kernel.patched:
+        text = b"".join((kernel.series.patches / name).read_bytes()
+                        for name in patches.listed(kernel.series))
+        about["patches"] = hashlib.sha256(text).hexdigest()
+    return about
+
+
+def local_version(source, kernel) -> str:
+    """The version suffix: the build's name and 12 digits of the source's tree id."""
+    tree = git(source, "rev-parse", "HEAD^{tree}").out.strip()[:12]
+    dirty = "-dirty" if git(source, "status", "--porcelain").out else ""
+    return BUILDS[kernel.build].name + tree + dirty
+
+
+def source_dir(kernel) -> Path:
+    """The directory of a Kernel's source, whether or not it is there."""
+    if BUILDS[kernel.build].extra:
+        return kernel.series.work / f"linux-{kernel.build}"
+    return kernel.series.linux if kernel.patched else kernel.series.linux_base
+
+
+def source_of(name) -> Path:
+    """The source directory of a kernel, made or brought up to date."""
+    kernel = named(name)
+    series = kernel.series
+    if kernel.patched:
+        stack = patches.ensure(series)
+        return _with_extra(stack, kernel) if BUILDS[kernel.build].extra else stack
+    with lock(series.work / "tree.lock"):
+        if series.linux.exists() and patches.unsaved(series):
+            commit = git(series.linux, "rev-parse", "base^{commit}").out.strip()
+        else:
+            commit = base.ensure(series)
+        where = series.linux_base
+        if not (where / ".git").exists():
+            shutil.rmtree(where, ignore_errors=True)
+            git(series.linux, "worktree", "prune")
+            git(series.linux, "worktree", "add", "-q", "--detach", where, commit)
+        elif git(where, "rev-parse", "HEAD").out.strip() != commit:
+            git(where, "checkout", "-q", "--detach", commit)
+    return where
+
+
+def _with_extra(stack, kernel) -> Path:
+    """The worktree of a Kernel with its extra diff on top of the last commit of the tree `stack`, made or
+    brought up to date. Error if the diff does not apply."""
+    where, extra = source_dir(kernel), BUILDS[kernel.build].extra
+    head = git(stack, "rev-parse", "HEAD").out.strip()
+    # What the tree is made of, by which it is known again: files that are written anew are compiled anew.
+    made_of = f"{head} and {extra.name} {hashlib.sha256(extra.read_bytes()).hexdigest()}"
+    with lock(kernel.series.work / "tree.lock"):
+        if not (where / ".git").exists():
+            shutil.rmtree(where, ignore_errors=True)
+            git(stack, "worktree", "prune")
+            git(stack, "worktree", "add", "-q", "--detach", where, head)
+        elif git(where, "log", "-1", "--format=%s").out.strip() == made_of:
+            return where
+        git(where, "checkout", "-q", "--force", "--detach", head)
+        try:
+            git(where, "apply", "--index", extra)
+        except Error as error:
+            raise Error(f"{extra.name} does not apply on the stack: {error}") from error
+        date = git(stack, "log", "-1", "--format=%cI").out.strip()
+        git(where, "commit", "-q", "-m", made_of, env={
+            "GIT_AUTHOR_NAME": "stack", "GIT_AUTHOR_EMAIL": "stack@localhost", "GIT_AUTHOR_DATE": date})
+    return where
+
+
+def requested(fragments) -> list[str]:
+    """The lines of the fragments that request an option: CONFIG_X=... and '... is not set'."""
+    lines = []
+    for fragment in fragments:
+        for number, line in enumerate(fragment.read_text().splitlines(), 1):
+            if KCONFIG.fullmatch(line):
+                lines.append(line)
+            elif line and (not line.startswith("# ") or line.startswith("# CONFIG_")):
+                raise Error(f"{fragment.name} line {number}: neither an option nor a comment:"
+                            f" {line}")
+    return lines
+
+
+def dropped(lines, config) -> list[str]:
+    """The requested lines that the text of a .config does not satisfy, each with its value there."""
+    have = dict(re.findall(r"^(CONFIG_\w+)=(.*)$", config, re.MULTILINE))
+    # A later fragment overrides an earlier one: the last line of an option counts.
+    last = {re.search(r"CONFIG_\w+", line)[0]: line for line in lines}
+    wrong = []
+    for name, line in last.items():
+        want = None if line.startswith("#") else line.partition("=")[2]
+        if have.get(name) != want:
+            wrong.append(f"{line}  (it is {have.get(name, 'not set')})")
+    return wrong
+
+
+def configure(source, out, fragments, log):
+    """Write out/.config from allnoconfig and the fragments; Error if Kconfig dropped a line."""
+    lines = requested(fragments)
+    wanted = out / "requested.config"
+    wanted.write_text("".join(line + "\n" for line in lines))
+    sh(["make", "-s", "-C", source, f"O={out}", "ARCH=x86_64", *_compiler(),
+        f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig"], log=log, timeout=600)
+    wrong = dropped(lines, (out / ".config").read_text())
+    if wrong:
+        raise Error("\n  ".join([f"Kconfig dropped {len(wrong)} of {len(lines)} requested lines:",
+                                 *wrong]))
+
+
+def _compiler() -> list[str]:
+    """CC and HOSTCC, by way of ccache where it is installed."""
+    cache = "ccache " if shutil.which("ccache") else ""
+    return [f"CC={cache}gcc", f"HOSTCC={cache}gcc"]
+
+
+def _make(source, kernel, log):
+    """Compile and show progress; Error with the compiler's errors from the log."""
+    # A date, user or host that changes from build to build would defeat ccache and relink.
+    env = {"KBUILD_BUILD_TIMESTAMP": git(source, "log", "-1", "--format=%aD").out.strip(),
+           "KBUILD_BUILD_USER": "kit", "KBUILD_BUILD_HOST": "localhost",
+           "KBUILD_BUILD_VERSION": "1", "LC_ALL": "C",
+           # Not in ccache's depend mode, although that saves a fifth of a first build: it does not
+           # see what .incbin includes, and bzImage then contains the kernel of an earlier build if
+           # that had the same compressed size. The namespace excludes entries of that mode.
+           "CCACHE_DIR": kernel.series.build / "ccache", "CCACHE_NAMESPACE": "no-depend"}
+    progress = Progress(f"kernel {kernel.build}")
+    try:
+        sh(["make", "-C", source, f"O={kernel.out}", "ARCH=x86_64", *_compiler(),
+            f"-j{len(os.sched_getaffinity(0))}",
+            f"LOCALVERSION={local_version(source, kernel)}", "bzImage"],
+           env=env, log=log, timeout=BUILD_TIMEOUT, progress=progress)
+    except Error as error:
+        found = [line for line in log.read_text(errors="replace").splitlines()
+                 if re.search(r"\berror\b:|undefined reference|\*\*\*", line)]
+        if not found:
+            raise
+        raise Error("\n  ".join([f"BUILD={kernel.build} does not build (all of it in {log}):",
+                                 *found[:20]])) from error
+    finally:
+        progress.end()
+
+
+class Progress:
+    """Shows the number of compiled files: on one line of a terminal, else on a new line every QUIET
+    seconds."""
+
+    def __init__(self, what):
+        self.what, self.files, self.started = what, 0, time.monotonic()
+        self.terminal, self.shown = sys.stdout.isatty(), 0.0
+
+    def __call__(self, line):
+        """Count one line of make's output."""
+        match = re.match(r"  (?:CC|AS|AR|LD|HOSTCC)\s+(\S+)", line)
+        if not match:
+            if "warning:" in line:
+                self.end()
+                warn(line)
+            return
+        self.files += 1
+        elapsed = time.monotonic() - self.started
+        if elapsed - self.shown < (0.1 if self.terminal else QUIET):
+            return
+        self.shown = elapsed
+        text = f"{self.what}: {self.files} files, {elapsed:.0f} s"
+        if self.terminal:
+            width = shutil.get_terminal_size().columns - 1
+            print("\r" + f"{text}  {match[1]}"[:width].ljust(width), end="", flush=True)
+        else:
+            say(text)
+
+    def end(self):
+        """Clear the terminal's line."""
+        if self.terminal:
+            print("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r", end="", flush=True)
+
+
+def command(args) -> int:
+    """make kernel: build, and print the image's path."""
+    name = settings.get("BUILD")
+    build(name)
+    say(str(named(name).image))
+    return 0

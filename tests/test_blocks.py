@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The generated blocks of README.md, docs/ and the cover letters."""
+
+import copy
+
+import pytest
+
+from kit.features import FEATURES
+from kit.paths import RESULTS, ROOT, Series
+from kit.process import Error
+from kit.results import blocks, report, status, store
+from kit.stack import documents
+
+BEGIN, END = "<!-- begin {}: make report -->", "<!-- end {} -->"
+
+
+@pytest.fixture(scope="module")
+def results():
+    """All committed results."""
+    return report.load(RESULTS)
+
+
+def page(*names):
+    """A page of Markdown with these blocks, filled with something old."""
+    lines = ["# A page", "Before."]
+    for name in names:
+        lines += [BEGIN.format(name), "old", END.format(name), f"After {name}."]
+    return "\n".join(lines) + "\n"
+
+
+def test_blocks_are_current(results):
+    """`make report` changes nothing on a clean checkout."""
+    stale = []
+    found = 0
+    for path in blocks.files():
+        text = path.read_text()
+        found += text.count(": make report -->") + text.count(": make report]")
+        if blocks.fill(text, path.relative_to(ROOT), results) != text:
+            stale.append(str(path.relative_to(ROOT)))
+    print(f"{found} blocks")
+    assert stale == [], "run `make report`"
+    assert found > 5
+
+
+def test_make_report_fills_the_blocks(tmp_path, results):
+    """In README.md, docs/ and cover letters; the lines around the blocks stay."""
+    for name in ("README.md", "docs/a.md", "patches/6.12/cover-letter.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(page("features"))
+    (tmp_path / "docs/b.md").write_text("No block.\n")
+    changed = [str(path.relative_to(tmp_path)) for path in blocks.update(results, tmp_path)]
+    assert changed == ["README.md", "docs/a.md", "patches/6.12/cover-letter.txt"]
+    text = (tmp_path / "docs/a.md").read_text()
+    assert text.startswith("# A page\nBefore.\n<!-- begin")
+    assert text.endswith("-->\nAfter features.\n")
+    assert "\nold\n" not in text and "| `SIS_FAST` | off | " in text
+    assert blocks.update(results, tmp_path) == []
+
+
+@pytest.mark.parametrize("text, error", [
+    (page("nonsense"), "x.md:3: there is no block nonsense; there are: features knobs"),
+    (page("features").replace(END.format("features") + "\n", ""),
+     "x.md: block features has no end"),
+    (page("features", "cost").replace(END.format("features") + "\n", ""),
+     "x.md:6: block features has no end before cost begins"),
+    (page("features").replace(BEGIN.format("features"), ""),
+     "x.md:5: end of features, which did not"),
+    (page("features").replace(END.format("features"), END.format("cost")), "x.md:5: end of cost"),
+])
+def test_wrong_markers_are_errors(results, text, error):
+    with pytest.raises(Error) as found:
+        blocks.fill(text, "x.md", results)
+    print(found.value)
+    assert str(found.value).startswith(error)
+
+
+def changed(results, instrument, subject, metric, factor):
+    """The results, but for one subject's figures of one metric in all results of an instrument."""
+    results = copy.deepcopy(results)
+    for one in results.values():
+        if one.instrument == instrument and metric in one.values.get(subject, {}):
+            one.values[subject][metric] = [factor * x for x in one.values[subject][metric]]
+    return results
+
+
+@pytest.mark.parametrize("name, what", [
+    ("cost", ("cost", "off", "fork-exit", 1.07)),
+    ("cost-mainline", ("cost", "7.3 on", "fork-exit", 1.07)),
+    ("simulated", ("sim-sharing", "stack features=SCHED_CACHE", "sharing", 0.2)),
+])
+def test_a_changed_result_changes_the_block(results, name, what):
+    """And no other line than that of the changed figure."""
+    def filled(these):
+        return blocks.fill(page(name), "x.md", these).splitlines()
+    before, after = filled(results), filled(changed(results, *what))
+    lines = [(old, new) for old, new in zip(before, after) if old != new]
+    print(*lines, sep="\n")
+    assert len(before) == len(after) and lines
+    if name == "simulated":
+        assert any("LOSS" in new and "LOSS" not in old for old, new in lines)
+    else:
+        assert [old.split(" |")[0] for old, _ in lines] == ["| fork, exit, wait"]
+
+
+def test_void_results_show_no_figure(results):
+    """A simulation of contended lines with the cache model that has them wrong; the same one at
+    another commit has its figures."""
+    def cells(these):
+        [line] = [line for line in blocks.fill(page("simulated"), "x.md", these).splitlines()
+                  if line.startswith("| 96 periodic")]
+        return [cell.strip() for cell in line.split("|")[3:-1]]
+    older, newer = copy.deepcopy(results), copy.deepcopy(results)
+    for these, commit in ((older, status.OLD_MODEL[0]), (newer, "0000000")):
+        for one in these.values():
+            one.repeat["commit"] = commit
+    assert cells(older) == ["", "void"]
+    change, verdict = cells(newer)
+    assert "%" in change and verdict != "void" and "*" not in verdict
+    assert "errors" not in "\n".join(blocks.measured(newer))
+
+
+def test_missing_hardware_results_are_said(results):
+    [text] = blocks.measured(results)
+    hosts = [one for one in results.values() if one.instrument == "host"]
+    assert ("No result from an EPYC or Sapphire Rapids host" in text) == (not hosts)
+
+
+@pytest.mark.parametrize("name", blocks.BLOCKS)
+def test_plain_text_fits_a_mail(results, name):
+    """In a cover letter; and it has every word that Markdown has."""
+    text = f"[begin {name}: make report]\n[end {name}]\n"
+    lines = blocks.fill(text, "cover-letter.txt", results).splitlines()
+    print(*lines, sep="\n")
+    assert max(map(len, lines)) <= 76 and not any(line != line.rstrip() for line in lines)
+    assert "`" not in "".join(lines) and "| " not in "".join(lines)
+
+
+def test_all_features_and_knobs_are_there(results):
+    rows = blocks.features(results)[0]
+    assert [row[0].strip("`") for row in rows[1:]] == [one.name for one in FEATURES]
+    knobs = {row[0].strip("`"): row[1:] for row in blocks.knobs(results)[0][1:]}
+    print(knobs)
+    assert {name: cells[1] for name, cells in knobs.items()} == {
+        "enabled": "1", "aggr_tolerance": "1", "epoch_period": "10", "epoch_affinity_timeout": "5",
+        "overaggr_pct": "50", "imb_pct": "20"}
+    assert all(cells[0] and cells[2].endswith(".") for cells in knobs.values())
+
+
+LIST = """\
+Knobs
+
+``one`` (0 to 100 %; default: 50)
+   Does a thing, see `Policy`_. And
+   ``another``.
+``two`` (1 or 2; default: 1)
+   More.
+
+``no`` (default: off)
+   A feature, and no knob.
+"""
+TABLE = """\
+   * - ``one``
+     - 0 to 100 %; 50
+     - Does a thing, see `Policy`_. And
+       ``another``.
+   * - ``two``
+     - 1 or 2; 1
+     - More.
+   * - ``a/path``
+     - any
+     - No knob of the directory.
+"""
+
+
+@pytest.mark.parametrize("text", [LIST, TABLE])
+def test_knobs_are_found_in_the_documentation(monkeypatch, text):
+    monkeypatch.setattr(documents, "added", lambda series, path: text.splitlines())
+    assert blocks.knobs({})[0][1:] == [
+        ["`one`", "0 to 100 %", "50", 'Does a thing, see "Policy". And `another`.'],
+        ["`two`", "1 or 2", "1", "More."]]
+
+
+def test_documentation_without_knobs_is_an_error(monkeypatch):
+    monkeypatch.setattr(documents, "added", lambda series, path: ["Knobs", "", "None."])
+    with pytest.raises(Error, match="no list of knobs"):
+        blocks.knobs({})
+
+
+# ---- documents that the patches add ----
+
+PATCHES = {
+    "one.patch": """\
+From 0
+Subject: add
+---
+diff --git a/doc/x.rst b/doc/x.rst
+new file mode 100644
+--- /dev/null
++++ b/doc/x.rst
+@@ -0,0 +1,3 @@
++one
++two
++three
+diff --git a/other b/other
+--- a/other
++++ b/other
+@@ -1 +1 @@
+-two
++2
+""",
+    "two.patch": """\
+From 0
+Subject: change
+---
+diff --git a/doc/x.rst b/doc/x.rst
+--- a/doc/x.rst
++++ b/doc/x.rst
+@@ -2,2 +2,3 @@ one
+ two
++two and a half
+ three
+-- 
+2.39
+""",
+}
+
+
+def toy(tmp_path, **patches):
+    """A series of these patches."""
+    (tmp_path / "6.12").mkdir()
+    for name, text in patches.items():
+        (tmp_path / "6.12" / name).write_text(text)
+    (tmp_path / "6.12/series").write_text("# a comment\n" + "\n".join(patches) + "\n")
+    return Series("6.12", tmp_path, tmp_path / "build")
+
+
+def test_document_of_several_patches(tmp_path):
+    series = toy(tmp_path, **PATCHES)
+    assert documents.added(series, "doc/x.rst") == ["one", "two", "two and a half", "three"]
+    with pytest.raises(Error, match="no patch adds doc/y.rst"):
+        documents.added(series, "doc/y.rst")
+
+
+def test_document_of_a_patch_that_does_not_apply(tmp_path):
+    wrong = PATCHES["two.patch"].replace("\n three", "\n 3")
+    series = toy(tmp_path, **{**PATCHES, "two.patch": wrong})
+    with pytest.raises(Error, match="two.patch: doc/x.rst: the patch does not apply at line 3: 3"):
+        documents.added(series, "doc/x.rst")
+
+
+def test_missing_column_of_the_cost_table(tmp_path):
+    """A declared column that a result lacks is an error, and not a narrower table."""
+    path = ROOT / "results/two-ccx/cost.json"
+    result = store.load(path)
+    table = blocks.BLOCKS["cost-mainline"]
+    assert table({path: result})[0][0] == ["operation", "7.3", "built in, off", "on"]
+    del result.subjects["7.3 on"], result.values["7.3 on"]
+    with pytest.raises(Error, match="no column 7.3 on"):
+        table({path: result})
+    for subject in ("7.3 off", "7.3-nocache"):
+        del result.subjects[subject], result.values[subject]
+    assert table({path: result}) == ["Not measured."]

@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make bench-cost: its rows and columns, the format of results, statistics, tables, and that a guest
+repeats its figures. No test judges the figures themselves."""
+
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kit.cost import measure, plan, profile
+from kit.paths import GUEST
+from kit.process import Error
+from kit.results import pages, store, tables, verdict
+from kit.vm import initramfs, kernel, machine, qemu
+
+TWO = machine.load("two-ccx")
+ONE = machine.load("one-llc")
+# A cheap operation, measured for a moment.
+TINY = plan.Size(layouts=1, ms=2, processes=10, memory_mib=1024)
+
+
+def made(values, **more):
+    """A Result of one metric on a base and two columns."""
+    subjects = {"base": store.Subject("k", "base", None),
+                "off": store.Subject("k", "off", "base"),
+                "on": store.Subject("k", "on", "base")}
+    return store.Result("cost", "m", {"command": "c"}, {"k": {}},
+                          {"pipe": store.Metric("instructions", "less", "a pipe")},
+                          subjects, {name: {"pipe": numbers} for name, numbers in values.items()},
+                          **more)
+
+
+# ---- what is measured ----
+
+def names(m):
+    return {row.name for boot in plan.boots(m, plan.FULL) for row in boot.rows}
+
+
+def test_rows_are_what_the_machine_has():
+    """A distance that a machine does not have has no row."""
+    print(*sorted(names(TWO)))
+    gone = {f"{operation}/{place}" for operation in ("pipe", "thread-pipe", "futex")
+            for place in ("one-LLC", "two-LLCs", "any-of-one-LLC", "any-of-two-LLCs")}
+    assert names(TWO) - names(ONE) == gone
+    commands = {row.name: row.command for boot in plan.boots(TWO, plan.FULL) for row in boot.rows}
+    assert [commands[f"pipe/{place}"].split(":")[3] for place in
+            ("one-CPU", "one-group", "one-LLC", "two-LLCs")] == ["0", "1", "2", "8"]
+    assert commands["hot-unplug"].split(":")[3] == "15"
+    assert commands["futex/any-of-one-LLC"] == "cost:futex:0:2:@:25:0,1,2,3,4,5,6,7"
+    assert commands["futex/any-of-two-LLCs"].split(":")[3:] == [
+        "8", "@", "25", ",".join(map(str, range(16)))]
+
+
+def test_columns():
+    """The stack is compared with the base, mainline with itself without the feature."""
+    against = {state.column: state.against for build in ("base", "stack", "7.3/nocache", "7.3/base")
+               for state in plan.states(build)}
+    print(against)
+    assert against.pop("base") is None and against.pop("7.3/nocache") is None
+    assert against.pop("7.3 on") == against.pop("7.3 off") == "7.3/nocache"
+    assert set(against.values()) == {"base"} and {"off", "SIS_FAST"} <= set(against)
+    on = next(state for state in plan.states("stack") if state.column == "SIS_FAST")
+    assert on.writes.endswith(",features=SIS_FAST") and "features=NO_TTWU_QUEUE_L2," in on.writes
+
+
+def test_collect(monkeypatch):
+    """What the boots give comes together by column and metric, each figure by its name."""
+    monkeypatch.setattr(kernel, "identity", lambda build: {})
+
+    def found(m, build, boot, size, state, stop):
+        return {row.name: [(len(build), number, 0) for number in range(3)] for row in boot.rows}
+    monkeypatch.setattr(measure, "measure", found)
+    result = measure.collect(TWO, ["base", "stack"], plan.FULL, {})
+    assert store.problems(result) == []
+    assert result.values["off"]["pipe/one-CPU"] == [5, 5, 5]
+    assert result.values["off"]["pipe/one-CPU+ticks"] == [0, 1, 2]
+    assert result.values["base"]["memory/1/percpu"] == [0, 1, 2]
+    assert "balance+ticks" not in result.metrics and "balance" in result.metrics
+    assert "memory/1/slab" not in result.values["SIS_FAST"]
+    rows = [row for _, table in tables.cost(result) for row in table[1:]]
+    assert len(rows) == len(result.metrics)
+
+
+def test_disturbed_layout_is_left_out(monkeypatch, capsys):
+    """For all columns, as the others are compared layout by layout; a row without a layout has no
+    metric."""
+    monkeypatch.setattr(kernel, "identity", lambda build: {})
+
+    def found(m, build, boot, size, state, stop):
+        moved = {("pipe/one-LLC", "off", 1), *(("yield", "base", number) for number in range(3))}
+        return {row.name: [(10, number, int((row.name, state.column, number) in moved))
+                           for number in range(3)] for row in boot.rows}
+    monkeypatch.setattr(measure, "measure", found)
+    result = measure.collect(TWO, ["base", "stack"], plan.FULL, {"command": "c", "commit": "x",
+                                                                 "qemu": "10"})
+    assert store.problems(result) == []
+    assert result.repeat["disturbed"] == {"pipe/one-LLC": {"1": ["off"]},
+                                          "yield": {str(number): ["base"] for number in range(3)}}
+    for column in ("base", "off", "SIS_FAST"):
+        assert result.values[column]["pipe/one-LLC+ticks"] == [0, 2]
+        assert result.values[column]["pipe/two-LLCs+ticks"] == [0, 1, 2]
+    assert "yield" not in result.metrics
+    assert "pipe/one-LLC: layout 1 is left out" in capsys.readouterr().err
+
+
+@pytest.fixture(name="program", scope="module")
+def compiled(tmp_path_factory):
+    """guest/cost.c, compiled for the host."""
+    if not Path("/proc/self/sched").exists():
+        pytest.skip("the host's kernel does not count migrations in /proc")
+    program = tmp_path_factory.mktemp("cost") / "cost"
+    subprocess.run(["gcc", "-O2", "-pthread", "-o", program, GUEST / "cost.c"], check=True)
+    return program
+
+
+def printed(program, *arguments, disturb=None):
+    """What the program prints, a list of numbers; disturb(pid) is called while it runs."""
+    with subprocess.Popen([program, *map(str, arguments)], stdout=subprocess.PIPE,
+                          text=True) as proc:
+        while disturb and proc.poll() is None:
+            disturb(proc.pid)
+        output = proc.stdout.read()
+    assert proc.returncode == 0
+    return [float(word) for word in output.split()]
+
+
+@pytest.mark.parametrize("operation", ["pipe", "thread-pipe", "futex"])
+def test_measurement_with_a_migration_is_repeated(program, operation):
+    """The test migrates one of the tasks all the time, so the first attempt does not count. How many
+    attempts are disturbed depends on the load of the host. Without migrations there is one attempt."""
+    here, *more = sorted(os.sched_getaffinity(0))
+    if not more:
+        pytest.skip("the host has one CPU")
+    def disturb(pid):
+        for cpu in (here, more[0]):
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(pid, {cpu})
+            time.sleep(0.002)
+    found = printed(program, operation, here, here, 0, 50, disturb=disturb)
+    print(found)
+    *_, attempts, moved, _, disturbed = found
+    assert attempts > 1 and (moved > 0) == (disturbed == 1)
+    *_, attempts, moved, _, disturbed = printed(program, operation, here, here, 0, 50)
+    assert (attempts, moved, disturbed) == (1, 0, 0)
+
+
+def test_measurement_with_a_large_spread_is_repeated(program):
+    """Between two CPUs the quartiles of the batches are to be close. On a host, where the clock counts
+    time, work on one of the CPUs that comes and goes spreads them. On one CPU that is no
+    disturbance."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("the host has one CPU")
+    # The kernel divides time between it and the measured task in slices of some ms.
+    noise = subprocess.Popen(["taskset", "-c", str(cpus[1]), sys.executable, "-c",
+                              "while True: pass"])
+    try:
+        *_, attempts, moved, wide, disturbed = printed(program, "futex", *cpus[:2], 0, 50)
+    finally:
+        noise.kill()
+        noise.wait()
+    print(attempts, moved, wide, disturbed)
+    assert wide > 0.3 and disturbed == 1 and attempts == 4
+    *_, attempts, moved, wide, disturbed = printed(program, "futex", cpus[0], cpus[0], 0, 50)
+    print(attempts, moved, wide, disturbed)
+    assert (attempts, moved, disturbed) == (1, 0, 0)
+
+
+def test_list_of_cpus_that_is_none(program):
+    for cpus in ("x", "0-", "0,", "3-1", "0 1"):
+        done = subprocess.run([program, "pipe", "0", "0", "0", "1", cpus], capture_output=True,
+                              text=True, check=False)
+        assert done.returncode and "not a list of CPUs" in done.stderr
+
+
+# ---- the format ----
+
+def test_results_come_back_as_they_were(tmp_path):
+    path = tmp_path / "new" / "cost.json"
+    result = made({"base": [1.0, 2.5], "off": [1.0, 2.0]})
+    store.save(result, path)
+    print(path.read_text())
+    assert store.load(path) == result
+    assert '"pipe": [1.0, 2.5]' in path.read_text()
+
+
+@pytest.mark.parametrize("old, new, says", [
+    ('"format": 1', '"format": 9', "not of format 1"),
+    ('"format": 1,', '', "no result"),
+    ('{', '', "no result"),
+    ('"unit"', '"inches"', "no result"),
+    ('"against": "base"', '"against": "nobody"', "no subject nobody"),
+    ('"kernel": "k"', '"kernel": "other"', "no kernel other"),
+    ('1.5', '"x"', "not numbers"),
+    ('1.5', 'null', "not numbers"),
+    ('1.5', 'NaN', "NaN is no number"),
+    ('1.5', '1.5, 2', "values of pipe for off: not as many as for base"),
+])
+def test_bad_result_is_refused(tmp_path, old, new, says):
+    path = tmp_path / "cost.json"
+    store.save(made({"base": [1.5], "off": [1.5]}), path)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(Error, match=says) as caught:
+        store.load(path)
+    print(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_no_result_there(tmp_path):
+    with pytest.raises(Error, match="No such file"):
+        store.load(tmp_path / "none.json")
+
+
+# ---- tables ----
+
+def test_spread():
+    assert tables.spread([5.0]) is None and tables.spread([0.0, 0.0]) is None
+    assert tables.spread([9.0, 11.0]) == pytest.approx(math.sqrt(2) / 10)
+    assert tables.median([3.0, 1.0, 2.0]) == 2
+
+
+def test_primary_rows_are_measured(monkeypatch):
+    """Each machine has them, and a run declares them."""
+    monkeypatch.setattr(qemu, "find", lambda: None)
+    monkeypatch.setattr(qemu, "version", lambda program: "10.0.2")
+    monkeypatch.setattr(initramfs, "base", lambda build: b"")
+    assert set(plan.PRIMARY) <= names(TWO) & names(ONE)
+    result = made({"base": [100.0] * 9, "off": [101.0] * 9})
+    result.repeat["primary"] = ["other"]
+    assert verdict.of(result)["off"]["pipe"].word == verdict.SECONDARY
+    monkeypatch.setattr(store, "commit", lambda: "commit")
+    assert measure.repeat_info(TWO, TINY, "")["primary"] == list(plan.PRIMARY)
+
+
+def test_blocks_are_compared():
+    """What the layouts have in common does not widen the interval; a disturbed one is left out."""
+    base = [100.0 + i for i in range(9)]
+    result = made({"base": base, "off": [1.01 * value for value in base[:8]] + [150.0]})
+    row = tables.table(result, ["pipe"])[1]
+    print(row)
+    assert row == ["a pipe", "104", "2.63 %", "+1.00 % (+1.00 to +1.00)*", "-"]
+    assert verdict.of(result)["off"]["pipe"].word == verdict.LOSS
+    assert verdict.of(result)["off"]["pipe"].margin == 0.01
+    result.repeat |= {"commit": "c", "qemu": "10"}
+    text = "\n".join(pages.own(result))
+    assert "- off: 1 LOSS, most -1.00 % (pipe)" in text and tables.DISTURBED in text
+
+
+def test_table():
+    rows = tables.table(made({"base": [100.0, 102.0] * 4, "off": [101.0, 103.02] * 4}), ["pipe"])
+    print("\n".join(tables.text(rows)))
+    assert rows == [["", "base", "spread", "off", "on"],
+                    ["a pipe", "101", "1.06 %", "+1.00 % (+1.00 to +1.00)", "-"]]
+    assert tables.markdown(rows)[1:] == ["| --- | ---: | ---: | ---: | ---: |",
+                                         "| a pipe | 101 | 1.06 % | +1.00 % (+1.00 to +1.00) | - |"]
+
+
+def test_table_of_differences_from_nothing():
+    """There is no ratio to 0."""
+    rows = tables.table(made({"base": [0.0], "off": [12.0]}), ["pipe"])
+    assert rows[1] == ["a pipe", "0.0", "-", "+12.0", "-"]
+
+
+def test_moves():
+    """A regression is said to be one, an improvement too, and what is new; the rest is quiet."""
+    old = made({"base": [100.0] * 9, "off": [101.0] * 9})
+    worse = made({"base": [200.0] * 9, "off": [204.0] * 9, "on": [200.0] * 9})
+    lines = tables.moves(old, worse)
+    print("\n".join(lines))
+    one, two, none = ("+1.00 % (+1.00 to +1.00)", "+2.00 % (+2.00 to +2.00)",
+                      "+0.00 % (+0.00 to +0.00)")
+    assert lines == [f"a pipe, off: was {one}, is {two}: WORSE", f"a pipe, on: new, {none}"]
+    assert tables.moves(worse, old) == ["a pipe, on: gone",
+                                        f"a pipe, off: was {two}, is {one}: better"]
+    assert tables.moves(old, old) == []
+
+
+def test_moves_without_a_kernel():
+    """A run without COMPARE says nothing of the kernels that it left out."""
+    old = made({"base": [100.0, 100.0], "off": [101.0, 101.0]})
+    old.kernels["7.3"] = {}
+    old.subjects["7.3 off"] = store.Subject("7.3", "7.3 off", "base")
+    old.values["7.3 off"] = {"pipe": [102.0, 102.0]}
+    assert tables.moves(old, made({"base": [100.0, 100.0], "off": [101.0, 101.0]})) == []
+
+
+# ---- the profile ----
+
+def test_instructions_are_those_of_the_function_they_are_in():
+    counts = "ffffffff81000010 3 10\nffffffff81000020 1 1\nffffffff81000030 2 2\n401000 5 2\n"
+    found = profile.by_function(counts, [0xffffffff81000000, 0xffffffff81000020,
+                                         0xffffffff81000030], ["one", "two", "one.cold"])
+    print(found)
+    assert found == {"one": 34, "two": 1, profile.USER_SPACE: 10}
+
+
+@pytest.mark.parametrize("what", ["pip", "pipe/one-CPU,none", "pipe/one-CPU,base", "memory/1"])
+def test_profile_of_what_there_is_not(what):
+    with pytest.raises(Error, match="ROW is one of pipe/one-CPU, ") as caught:
+        profile.show(TWO, what, ["base", "stack"], TINY)
+    print(caught.value)
+
+
+def test_compare_with_what_there_is_not(monkeypatch):
+    monkeypatch.setenv("COMPARE", "5.4")
+    with pytest.raises(Error, match="there is no series 5.4 in patches/"):
+        measure.command(None)
+
+
+@pytest.mark.parametrize("env, says", [({"SHORT": "1", "SAVE": "1"}, "not for results/"),
+                                       ({"SAVE": "yes"}, "SAVE=yes: must be 0 or 1")])
+def test_switches(monkeypatch, env, says):
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(Error, match=says):
+        measure.command(None)
+
+
+# ---- in the guest ----
+
+@pytest.fixture(scope="module")
+def built():
+    """The kernel with the patches, which is quick if it is there."""
+    kernel.build("stack")
+
+
+def only(name, m=ONE, size=TINY):
+    """A Boot with one row."""
+    row = next(row for boot in plan.boots(m, size) for row in boot.rows if row.name == name)
+    return plan.Boot("test", [row])
+
+
+@pytest.mark.usefixtures("built")
+def test_figures_are_the_same_again():
+    first, second = (measure.measure(ONE, "stack", only("fork-exit"), TINY, plan.states("stack")[0])
+                     for _ in range(2))
+    print(first, second)
+    assert first == second and first["fork-exit"][0][0] > 1000
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("name", ["pipe/any-of-one-LLC", "futex/any-of-two-LLCs"])
+def test_wakeups_select_a_cpu(name):
+    """In the rows whose tasks may use several CPUs, and in no other."""
+    state = plan.states("stack")[0]
+    for row, selects in ((name, True), (name.replace("any-of-", ""), False)):
+        found = profile.measure(TWO, "stack", state, only(row, TWO).rows[0], TINY)
+        count = sum(number for function, number in found.items()
+                    if function in ("select_task_rq_fair", "select_idle_sibling"))
+        print(row, count)
+        assert (count > 10) == selects
+
+
+@pytest.mark.usefixtures("built")
+def test_profile_adds_up():
+    """The plugin counts as many instructions as the guest's clock, within 2 % for reading the clock."""
+    boot = only("pipe/one-CPU", size=plan.Size(1, 20, 10, 1024))
+    state = plan.states("stack")[0]
+    clock = measure.measure(ONE, "stack", boot, TINY, state)["pipe/one-CPU"][0][1]
+    found = profile.measure(ONE, "stack", state, boot.rows[0], plan.Size(1, 20, 10, 1024))
+    print(f"clock {clock:.0f}, plugin {sum(found.values()):.0f}")
+    assert sum(found.values()) == pytest.approx(clock, rel=0.02)
+    assert found["try_to_wake_up"] > 10 and found[profile.USER_SPACE] > 10
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("writes, says", [
+    ("features=NO_SUCH_FEATURE", "odd, on stack"),
+    # It is written as a number with a sign and read as one without.
+    ("latency_warn_ms=+7", "latency_warn_ms=[+]7 does not last")])
+def test_state_that_the_kernel_does_not_take_is_an_error(writes, says):
+    with pytest.raises(Error, match=says) as caught:
+        measure.measure(ONE, "stack", only("yield"), TINY, plan.State("odd", writes))
+    print(caught.value)
+
+
+@pytest.mark.usefixtures("built")
+def test_stopped_run_ends():
+    """As with Ctrl-C while guests run."""
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Error, match="the run was stopped"):
+        measure.measure(ONE, "stack", only("yield"), plan.FULL, plan.states("stack")[0], stop)
+
+
+@pytest.mark.usefixtures("built")
+def test_memory_is_that_of_the_processes():
+    """Memory is a multiple of 4 bytes and at least that of a process without the patches: a percpu
+    counter for each of four kinds of pages."""
+    boot = plan.boots(ONE, plan.SHORT)[-1]
+    found = measure.measure(ONE, "stack", boot, plan.SHORT, plan.states("stack")[0])
+    print(found)
+    [(slab, percpu, _)] = found["memory/1"]
+    assert slab > 4000 and 4 * 4 * ONE.cpus <= percpu < 1000 * ONE.cpus
+    assert percpu % 4 == 0
+
+
+@pytest.mark.usefixtures("built")
+def test_kernel_takes_the_state_of_each_column():
+    states = plan.states("stack")
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        found = dict(zip(states, pool.map(
+            lambda state: measure.measure(ONE, "stack", only("yield"), TINY, state), states)))
+    for state in states:
+        print(state.column, found[state])
+        assert found[state]["yield"][0][0] > 10
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("built")
+def test_short_form(capsys):
+    """Measure all rows and columns for a moment each. The figures are printed, not judged."""
+    kernel.build("base")
+    result = measure.collect(TWO, ["base", "stack"], plan.SHORT,
+                          measure.repeat_info(TWO, plan.SHORT, None))
+    assert store.problems(result) == []
+    for heading, rows in tables.cost(result):
+        print("", heading, "", *tables.text(rows), sep="\n")
+    for column, values in result.values.items():
+        missing = {metric for metric in result.metrics if metric not in values}
+        assert not missing or all(name.startswith("memory/") for name in missing), column
+        assert all(number > 100 for metric, numbers in values.items()
+                   for number in numbers if not metric.startswith("memory/"))

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""README.md, docs/ and the notes on the results: what they link to and tell to run exists."""
+
+import re
+
+import pytest
+
+from kit import settings
+from kit.paths import ROOT
+from kit.process import Error
+
+PAGES = [ROOT / "README.md", ROOT / "results/NOTES.md", *sorted((ROOT / "docs").glob("*.md"))]
+TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.M))
+# Targets without settings of the kit.
+PLAIN = {"help", "settings", "deps", "clean", "distclean"}
+
+
+def links(text):
+    """The relative links of a page: [(path, anchor)], either may be empty."""
+    found = re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", text)
+    return [(path, anchor) for path, anchor in found if ":" not in path]
+
+
+def anchors(text):
+    """The anchors of a page's headings, as Git hosts make them."""
+    heads = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def commands(text):
+    """The `make` commands of a page, in blocks of code and between backticks, without comments:
+    [[target, word...]]. `make O=...` is not one of ours: it runs the kernel's makefile."""
+    code = re.sub(r"\\\n\s*", "", text)
+    found = re.findall(r"^    (?:sudo )?make ([^#\n]+)", code, re.M)
+    found += re.findall(r"`(?:sudo )?make ([^`]+)`", code.replace("\n", " "))
+    return [re.sub(r"'[^']*'", "x", command).split() for command in found
+            if not command.startswith("O=")]
+
+
+def wrong(words):
+    """Say what is wrong with a command, or ""."""
+    target, *rest = words
+    if target not in TARGETS:
+        return f"there is no target {target}"
+    names = [word.partition("=")[0] for word in rest if "=" in word]
+    if target not in PLAIN:
+        try:
+            settings.check(target, names, env={})
+        except Error as error:
+            return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    text = page.read_text()
+    for path, anchor in links(text):
+        target = page.parent / path if path else page
+        assert target.exists(), f"{page}: {path}"
+        assert not anchor or anchor in anchors(target.read_text()), f"{page}: {path}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_exist(page):
+    """Each target is one of the Makefile's, and takes the settings that it is given."""
+    found = commands(page.read_text())
+    print(len(found))
+    bad = {" ".join(words): wrong(words) for words in found if wrong(words)}
+    assert not bad
+
+
+def test_wrong_links_and_commands_are_found():
+    assert links("[a](b.md) [c](d.md#e) [f](#g) [h](https://i)") == [
+        ("b.md", ""), ("d.md", "e"), ("", "g")]
+    assert anchors("# `make x`: A (b)\n## C d\n") == {"make-x-a-b", "c-d"}
+    found = commands("    make boot MACHINE=a \\\n        BUILD=b   # x\n"
+                     "`make sim\nSEED=1` `sudo make nonsense`\n"
+                     "    sudo make bench-host WORKLOADS='a b' FROM=c\n")
+    assert found == [["boot", "MACHINE=a", "BUILD=b"], ["bench-host", "WORKLOADS=x", "FROM=c"],
+                     ["sim", "SEED=1"], ["nonsense"]]
+    assert [bool(wrong(words)) for words in found] == [False, True, True, True]

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Running programs: the errors, and that no process is left."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from kit import process
+from kit.process import Error, sh
+
+
+def alive(pid):
+    """Whether a process exists and is not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("how", [{"capture": True}, {"progress": print}, {}])
+def test_timeout_ends_the_whole_group(tmp_path, monkeypatch, how):
+    monkeypatch.setattr(process, "GRACE", 0.5)
+    script = (f"sleep 1000 & echo $! > {tmp_path}/child; trap '' TERM; echo started; wait;"
+              " sleep 999")
+    started = time.monotonic()
+    with pytest.raises(Error, match="killed after 1 s: sh -c"):
+        sh(["sh", "-c", script], timeout=1, **how)
+    child = int((tmp_path / "child").read_text())
+    assert not alive(child)
+    gone = time.monotonic() - started
+    print(f"a shell that ignores SIGTERM, and its child: gone in {gone:.1f} s")
+
+
+def test_command_that_leaves_something_running(tmp_path):
+    sh(["sh", "-c", f"sleep 1000 >/dev/null 2>&1 & echo $! > {tmp_path}/child"])
+    child = int((tmp_path / "child").read_text())
+    deadline = time.monotonic() + 10
+    while alive(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(child)
+    print("what a command left in its group was ended with it")
+
+
+def test_failure_shows_command_and_last_lines(tmp_path):
+    log = tmp_path / "log"
+    with pytest.raises(Error) as caught:
+        sh(["sh", "-c", "seq 100; exit 3"], log=log)
+    lines = str(caught.value).splitlines()
+    print(caught.value)
+    assert lines[0] == "failed with status 3: sh -c 'seq 100; exit 3'"
+    assert lines[1] == f"  {101 - process.TAIL}" and lines[-2] == "  100"
+    assert lines[-1] == f"(all of it in {log})" and log.read_text().count("\n") == 100
+
+
+def test_missing_program_and_directory(tmp_path):
+    with pytest.raises(Error, match="^no-such-program is not installed$"):
+        sh(["no-such-program"])
+    with pytest.raises(Error, match="no directory .*/gone to run true in"):
+        sh(["true"], cwd=tmp_path / "gone")
+
+
+def test_git_is_free_of_the_callers_settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".gitconfig").write_text("[diff]\n\tnoprefix = true\n[user]\n\tname = Somebody\n")
+    process.git(tmp_path, "init", "-q", "repo")
+    keys = process.git(tmp_path / "repo", "config", "--list", "--name-only").out.split()
+    assert "diff.noprefix" not in keys and "user.name" not in keys
+    print(f"{len(keys)} settings, none of them from the user")

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The table of settings: what is refused, and that nothing reads the environment past it."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from kit import __main__, settings
+from kit.paths import ROOT, Series
+from kit.process import Error
+
+
+def kit(*args, **env):
+    """Run the command line in a process of its own, with few variables of the environment."""
+    return subprocess.run([sys.executable, "-m", "kit", *args], cwd=ROOT, capture_output=True,
+                          text=True, check=False, env={"PATH": "/usr/bin:/bin", **env})
+
+
+@pytest.mark.parametrize("args, env, says", [
+    (["sim", "SEED=20"], {}, "SEED=: no such setting; sim takes: KIT_BUILD SERIES"),
+    (["sim"], {"MAKEFLAGS": " -- SEED=20"}, "SEED=: no such setting"),
+    (["boot", "SEEDS=3"], {}, "SEEDS=: boot does not take this setting"),
+    (["boot"], {"MAKEFLAGS": "w -- MACHINE=two-ccx SEEDS=3"}, "SEEDS=: boot does not take"),
+    (["sim"], {"SEEDS": "many"}, "SEEDS=many: must be a whole number from 1 to 999, or auto[:PERCENT"),
+    (["sim", "SEEDS=0"], {}, "SEEDS=0: must be a whole number from 1 to 999"),
+    (["bench-cost", "SHORT=yes"], {}, "SHORT=yes: must be 0 or 1"),
+    (["sim", "20"], {}, "20: a setting is NAME=VALUE; python3 -m kit sim --help"),
+    (["kernel", "BUILD=fast"], {}, "no such BUILD: fast"),
+    (["tree", "SERIES=9.9/none"], {}, "there is no series 9.9/none"),
+    (["test-fast", "TESTS=-k 'a"], {}, "TESTS=-k 'a: No closing quotation"),
+    (["test-fast", "TEST=x"], {}, "TEST=: no such setting; test-fast takes: KIT_BUILD SERIES LINUX"),
+    (["test"], {"MAKEFLAGS": " -- SEEDS=3"}, "SEEDS=: test does not take this setting"),
+])
+def test_refused(args, env, says, tmp_path):
+    done = kit(*args, KIT_BUILD=str(tmp_path), **env)
+    print(done.stderr)
+    assert done.returncode == 1 and says in done.stderr and "Traceback" not in done.stderr
+    # Nothing is made for a series that does not exist.
+    assert not list(tmp_path.glob("9.9*"))
+
+
+def test_what_make_was_given():
+    """Names from MAKEFLAGS, as GNU make writes it; a value may contain what looks like a setting."""
+    assert settings.given("w -- SEED=20 STATES=a:b=1\\ c=2 NAME=x") == ["SEED", "STATES", "NAME"]
+    assert settings.given("w --no-print-directory") == [] and settings.given("") == []
+    done = subprocess.run(["make", "--no-print-directory", "-f", "-", "SEED=20", "NAME=a b=c"],
+                          input='all:\n\t@echo "$$MAKEFLAGS"\n', capture_output=True, text=True,
+                          check=True)
+    print(done.stdout)
+    assert sorted(settings.given(done.stdout.strip())) == ["NAME", "SEED"]
+
+
+def test_each_command_lists_its_settings():
+    names = {name for name, *_ in __main__.COMMANDS}
+    for setting in settings.SETTINGS:
+        assert set(setting.commands) <= names, setting.name
+    shown = kit("sim", "--help").stdout
+    print(shown)
+    assert "SEEDS=" in shown and "PROFILE=" not in shown
+    table = kit("settings").stdout
+    assert all(f"  {setting.name}=" in table for setting in settings.SETTINGS)
+
+
+def test_values():
+    assert settings.get("SEEDS", {"SEEDS": "20"}) == 20 and settings.get("SEEDS", {}) == 0
+    assert settings.get("SHORT", {"SHORT": "1"}) is True and settings.get("SHORT", {"SHORT": ""}) is False
+    assert settings.get("WORKLOADS", {"WORKLOADS": "a  b"}) == ("a", "b")
+    with pytest.raises(Error, match="NAME=../x: must be a name of letters"):
+        settings.get("NAME", {"NAME": "../x"})
+
+
+def test_nothing_else_reads_the_environment():
+    """Every variable that the kit reads by name is in the table (PATH and MAKEFLAGS are not ours)."""
+    for path in sorted((ROOT / "kit").rglob("*.py")):
+        read = re.findall(r"environ(?:\.get\(|\[)\"(\w+)\"", path.read_text())
+        assert set(read) <= {"PATH", "MAKEFLAGS"}, path
+
+
+@pytest.mark.parametrize("text, value", [("auto", (0.05, 60)), ("auto:3", (0.03, 60)), ("7", 7),
+                                         ("auto:2.5:200", (0.025, 200)), ("auto::30", None),
+                                         ("auto:0", None), ("auto:5:0", None), ("auto5", None),
+                                         ("1000", None), ("0", None)])
+def test_seeds(text, value):
+    if value is None:
+        with pytest.raises(Error, match=r"or auto\[:PERCENT\[:MOST\]\]"):
+            settings.get("SEEDS", {"SEEDS": text})
+    else:
+        assert settings.get("SEEDS", {"SEEDS": text}) == pytest.approx(value)
+
+
+def test_each_series_has_results_of_its_own():
+    """What is measured with another series overwrites nothing, and its command names the series."""
+    default, other = Series(settings.default("SERIES")), Series("7.3/some")
+    assert default.results("two-ccx") == "two-ccx" and default.setting == ""
+    assert other.results("two-ccx") == "two-ccx-7.3-some" and other.setting == " SERIES=7.3/some"
+
+
+@pytest.mark.parametrize("build", [".", str(ROOT.parent)])
+def test_build_directory_around_the_repository(build):
+    """make distclean removes results/ and machines/ below KIT_BUILD."""
+    done = subprocess.run(["make", "-n", "distclean", f"KIT_BUILD={build}"], cwd=ROOT,
+                          capture_output=True, text=True, check=False)
+    print(done.stderr)
+    assert done.returncode and "is the repository or a directory above it" in done.stderr
+    assert "rm -rf" not in done.stdout

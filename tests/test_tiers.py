@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The tiers of the tests: order, selection, and that a forgotten marker is noticed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from kit import tests
+from kit.paths import BUILD, ROOT
+
+SAMPLE = """
+import subprocess
+import pytest
+
+@pytest.fixture
+def built():
+    print("built a kernel")
+
+@pytest.fixture(scope="module")
+def guest():
+    subprocess.run(["qemu-system-none", "-accel", "tcg"])
+
+@pytest.mark.long
+def test_in_long():
+    pass
+
+@pytest.mark.boot
+def test_in_boot():
+    with pytest.raises(FileNotFoundError):
+        subprocess.run(["qemu-system-none", "-accel", "tcg"])
+
+def test_of_a_kernel(built):
+    pass
+
+@pytest.mark.patches
+def test_in_patches():
+    pass
+
+def test_without_marker():
+    subprocess.run(["true"], check=True)
+
+def test_that_forgot_its_marker(guest):
+    pass
+"""
+
+
+def run(directory, sample, *arguments):
+    """Run pytest on a file in a directory that has this directory's conftest.py; its output."""
+    shutil.copy(ROOT / "tests/conftest.py", directory)
+    (directory / "test_sample.py").write_text(sample)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider",
+                           f"--rootdir={directory}", *arguments, directory],
+                          cwd=ROOT, capture_output=True, text=True, check=False)
+    print(done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def test_order_and_forgotten_marker(tmp_path):
+    said = run(tmp_path, SAMPLE, "-m", "not long")
+    places = [said.index(f"::test_{name}") for name in (
+        "without_marker", "that_forgot_its_marker", "in_patches", "in_boot", "of_a_kernel")]
+    assert places == sorted(places) and "in_long" not in said
+    assert "a test of the tier fast runs QEMU: mark it patches or boot" in said
+    assert said.splitlines()[-1] == "4 passed, 1 failed"
+
+
+def test_test_in_two_tiers_is_refused(tmp_path):
+    said = run(tmp_path, "import pytest\npytestmark = pytest.mark.boot\n"
+               "@pytest.mark.long\ndef test_both(): pass\n")
+    assert "test_both is in more than one tier: boot, long" in said
+
+
+def test_sigterm_ends_the_run_after_a_test_that_changed_its_handler(tmp_path):
+    said = run(tmp_path, """
+import os
+import signal
+
+def test_that_ignores_it():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+def test_that_is_ended():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+def test_not_reached():
+    pass
+""")
+    assert "KeyboardInterrupt" in said and said.splitlines()[-1] == "1 passed, 1 failed"
+
+
+SLOW = """
+import time
+import pytest
+from kit.process import sh
+
+@pytest.mark.parametrize("number", range(2))
+def test_first(number):
+    print("measured", number)
+
+@pytest.mark.parametrize("number", range(2))
+def test_slow(number):
+    sh(["sleep", "4321"])
+"""
+
+
+def test_output_of_two_processes_is_shown_and_sigterm_ends_them(tmp_path):
+    """As make test runs them. What the tests started ends, too."""
+    shutil.copy(ROOT / "tests/conftest.py", tmp_path)
+    (tmp_path / "test_sample.py").write_text(SLOW)
+    before = sleepers()
+    proc = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-n2", "--dist=loadgroup",
+         "--capture=fd", f"--rootdir={tmp_path}", tmp_path],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        while len(begun := sleepers() - before) < 2:
+            assert time.monotonic() < deadline and proc.poll() is None
+            time.sleep(0.1)
+        proc.send_signal(signal.SIGTERM)
+        said = proc.communicate(timeout=60)[0]
+    finally:
+        proc.kill()
+    print(said)
+    assert not begun & sleepers()
+    assert "\nmeasured 0\n" in said and "\nmeasured 1\n" in said
+    assert said.splitlines()[-1] == "2 passed, 1 failed"
+
+
+def sleepers():
+    """The processes of SLOW."""
+    return set(subprocess.run(["pgrep", "-fx", "sleep 4321"], capture_output=True, text=True,
+                              check=False).stdout.split())
+
+
+@pytest.mark.parametrize("command, marked, directory", [
+    ("test-fast", "fast", "fast"), ("test", "not long", "all")])
+def test_command_line(command, marked, directory):
+    assert tests.pytest_command(command, "tests/test_ktap.py -k 'one or two'") == [
+        sys.executable, "-m", "pytest", f"--basetemp={BUILD / 'pytest' / directory}",
+        f"-n{len(os.sched_getaffinity(0))}", "--dist=loadgroup", "--capture=fd",
+        "-m", marked, "tests/test_ktap.py", "-k", "one or two"]
