@@ -1,33 +1,85 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Time. Each CPU has a clock, which goes on with the instructions that it executes and with what
- * its accesses to memory cost. QEMU lets the CPUs take turns on one thread; a turn is here a
- * slice: a CPU runs until its clock is at the end of the round, and waits there. When all that run
- * have come, the next round begins for those whose clocks are not beyond its end. So no CPU is
- * ahead of another by more than a round (set.quantum_ps) and the two blocks of code that are begun
- * at its end, three if it gets an interrupt there, whatever they do; and nothing depends on the
- * host, so that a run can be repeated to the last digit.
+ * Time. The clock of a CPU goes on with the instructions that it executes and with what it waits
+ * for. The CPUs take turns on one thread; a turn is here a slice: the CPU that is the farthest
+ * behind runs until it is ahead of the others by what a line takes from them (order.h). So no CPU
+ * is ahead of another by more than that and two blocks of code, the one that it has begun and the
+ * one after. Nothing depends on the host, so a run can be repeated to the last digit.
  *
- * The guest's TSC and timers follow these clocks. A CPU that sleeps takes no part in a round; if
- * all sleep, time jumps to the next timer. A CPU that spins (PAUSE) spends the rest of its round.
+ * QEMU itself would ask each CPU in turn whether it has something to do, which takes longer than
+ * most slices. To QEMU a CPU that waits for its slice is halted; when it asks whether all CPUs are
+ * idle, run_cpus() runs slices, and returns now and then for what else QEMU has to do.
+ *
+ * The guest's TSC and timers follow these clocks. A CPU that sleeps takes no part in this; if all
+ * sleep, time jumps to the next timer. A CPU that spins (PAUSE) spends the rest of its slice.
+ *
+ * All of it runs on the thread of the CPUs (-accel tcg,thread=single), so nothing is locked.
  */
-#include "sim.h"
+#include "clock.h"
+#include "fail.h"
+#include "order.h"
 
-/* Before the caches are looked at, rounds are longer, and nobody sees the write that ends an MWAIT:
- * then the CPUs in it look for themselves, now and then. */
+/*
+ * Before the caches are looked at, a quantum is longer, and the write that ends an MWAIT is not
+ * seen: then the CPUs in it wake up now and then.
+ */
 #define FAST_QUANTUM (8 * 1000 * 1000)
-/* While the workload warms up, who is first by some ns does not matter. */
+/* While the workload warms up, which CPU is first by some ns does not matter. */
 #define WARM_QUANTUM (100 * 1000)
+/* Slices after which QEMU gets to do what else it has to. */
+#define SLICES 4096
 #define POLL (50 * 1000 * 1000)
 #define NS 1000
-#define NEVER (~0ULL)
-#define WATCHED 4096
+/* What MONITOR watches. */
+#define LINE_BYTES 64
+#define NEVER ORDER_NEVER
+/*
+ * Two lines are taken for one if their numbers are the same modulo this. Of the lines that another
+ * one is taken for, each idle CPU makes one: with 384 of them 2 %.
+ */
+#define WATCHED 16384
 /* Of a random number: up to 64 ns. */
 #define JITTER_PS 64000
+/* Larger than the number of CPUs. */
+#define HASHED 2048
 
-uint64_t now;
+static struct clock_config set;
+static enum clock_phase phase;
 
-static uint64_t round_end;
+static struct cpu {
+	CPUState *qemu;
+	/* ps in this slice; the slice is over at CLOCK_SLICE_END. */
+	uint64_t *spent;
+	/*
+	 * Of this slice: the clock and *spent at its begin, and the rate in percent at which time
+	 * passes.
+	 */
+	uint64_t clock, begin, rate;
+	uint64_t busy;
+	bool running, halted, in_mwait, monitoring;
+	uint64_t monitored;
+	/* Asleep, but only until then; and the interrupts, as QEMU has them, that it gets then. */
+	bool waking;
+	uint64_t wakes_at;
+	int interrupts;
+	/* Halted for QEMU until its next slice. */
+	bool waiting;
+	/* It may run, but whether it is awake QEMU has to say. */
+	bool dozing;
+} cpus[CLOCK_MAX_CPUS];
+
+static struct clock_counts counts;
+static struct order order;
+/* The time that all CPUs that run have come to. */
+static uint64_t now;
+/* The clocks of the CPUs that wait for a slice; NEVER for the others. */
+static uint64_t ready[CLOCK_MAX_CPUS];
+/* When the slice of the CPU whose turn it is ends, and when timers are to be looked at again. */
+static uint64_t slice_end, next_look;
+/* QEMU has something else to do. */
+static bool kicked;
+/* In run_cpus(). */
+static bool inside;
 /* The CPU whose turn it is, and what the guest's clock is while a timer is fired, 0 if none is. */
 static struct cpu *turn;
 static uint64_t firing;
@@ -35,9 +87,9 @@ static uint64_t next_poll, poll_until;
 static uint64_t random_state;
 /* How many CPUs monitor a line whose number is this one modulo WATCHED. */
 static uint16_t watched[WATCHED];
+/* The CPUs by the address of QEMU's structure. */
+static struct cpu *by_qemu[HASHED];
 static __thread bool cpu_thread;
-static GArray *registers;
-static GByteArray *value;
 
 static uint64_t random_number(void)
 {
@@ -47,16 +99,45 @@ static uint64_t random_number(void)
 	return random_state;
 }
 
-uint64_t clock_round(void)
+/* Set how far CPUs may be apart in this phase. */
+static void set_order(void)
 {
-	if (!detailed)
-		return FAST_QUANTUM;
-	return measuring || set.quantum_ps > WARM_QUANTUM ? set.quantum_ps : WARM_QUANTUM;
+	static const uint64_t least[] = { FAST_QUANTUM, WARM_QUANTUM, 0 };
+	int i;
+
+	order = (struct order){ set.cpus, set.cpus_per_llc, set.cpus_per_socket, { 0 } };
+	for (i = 0; i < 3; i++)
+		order.ahead[i] = set.ahead_ps[i] > least[phase] ? set.ahead_ps[i] : least[phase];
 }
 
-uint64_t clock_of(const struct cpu *cpu)
+static uint64_t time_of(const struct cpu *cpu)
 {
-	return cpu->clock + (cpu->counted->spent - cpu->begin) * cpu->rate / 100;
+	return cpu->clock + (*cpu->spent - cpu->begin) * cpu->rate / 100;
+}
+
+uint64_t clock_of(unsigned int index)
+{
+	return time_of(&cpus[index]);
+}
+
+void clock_spend(unsigned int index, uint64_t ps)
+{
+	*cpus[index].spent += ps * 100 / cpus[index].rate;
+}
+
+uint64_t clock_busy(unsigned int index)
+{
+	return cpus[index].busy;
+}
+
+const struct clock_counts *clock_counts(void)
+{
+	return &counts;
+}
+
+void clock_reset_ahead(void)
+{
+	counts.ahead_ps = 0;
 }
 
 static uint64_t guest_time(void)
@@ -67,11 +148,11 @@ static uint64_t guest_time(void)
 		return firing;
 	if (!turn)
 		return now;
-	time = clock_of(turn);
+	time = time_of(turn);
 	return time > now ? time : now;
 }
 
-/* Of QEMU's other threads none waits for the guest's clock: for them it stands still. */
+/* None of QEMU's other threads waits for the guest's clock: for them it stands still. */
 static int64_t virtual_clock(void)
 {
 	return cpu_thread ? (int64_t)(guest_time() / NS) : 0;
@@ -80,24 +161,6 @@ static int64_t virtual_clock(void)
 static int64_t elapsed_ticks(void)
 {
 	return (unsigned __int128)(cpu_thread ? guest_time() : now) * set.mhz / 1000000;
-}
-
-uint64_t read_register(const char *name)
-{
-	const qemu_plugin_reg_descriptor *all = (void *)registers->data;
-	uint64_t result = 0;
-	unsigned int i;
-
-	for (i = 0; i < registers->len; i++) {
-		if (__builtin_strcmp(all[i].name, name))
-			continue;
-		g_byte_array_set_size(value, 0);
-		if (qemu_plugin_read_register(all[i].handle, value) != sizeof(result))
-			break;
-		__builtin_memcpy(&result, value->data, sizeof(result));
-		return result;
-	}
-	fail("QEMU gives no register %s", name);
 }
 
 /* ---- sleeping and waking ---- */
@@ -112,7 +175,7 @@ static void unwatch(struct cpu *cpu)
 /* Something happens at this time that ends the sleep of a CPU, once it has left its C1. */
 static void wake(struct cpu *cpu, uint64_t when)
 {
-	when += set.c1_exit_ps + (detailed ? random_number() % JITTER_PS : 0);
+	when += set.c1_exit_ps + (phase != CLOCK_FAST ? random_number() % JITTER_PS : 0);
 	if (when < cpu->clock)
 		when = cpu->clock;
 	if (!cpu->waking || when < cpu->wakes_at)
@@ -127,26 +190,32 @@ static void end_mwait(struct cpu *cpu, uint64_t when)
 		wake(cpu, when);
 }
 
-/* Have QEMU run those that wake up in this round. */
+/* Let a CPU have a slice. */
+static void make_ready(struct cpu *cpu, bool dozing)
+{
+	cpu->dozing = dozing;
+	ready[cpu - cpus] = time_of(cpu);
+}
+
+/* The CPUs that wake up before the end of the next quantum want to run. */
 static void wake_up(void)
 {
 	int i;
 
-	for (i = 0; i < ncpus; i++) {
+	for (i = 0; i < set.cpus; i++) {
 		struct cpu *cpu = &cpus[i];
 
-		if (!cpu->waking || cpu->wakes_at >= round_end)
+		if (!cpu->waking || cpu->wakes_at >= now + order.ahead[0])
 			continue;
 		cpu->waking = cpu->halted = false;
 		cpu->clock = cpu->wakes_at;
 		unwatch(cpu);
-		if (cpu->in_mwait)
-			*qemu_halted(cpu->qemu) = 0;
+		make_ready(cpu, !cpu->in_mwait);
 		cpu->in_mwait = false;
 		if (cpu->interrupts)
 			tcg_handle_interrupt(cpu->qemu, cpu->interrupts);
 		cpu->interrupts = 0;
-		report_woken();
+		counts.ended_sleeps++;
 	}
 }
 
@@ -155,13 +224,13 @@ bool clock_watched(uint64_t line)
 	return watched[line % WATCHED];
 }
 
-void clock_written(struct cpu *by, uint64_t line)
+void clock_written(unsigned int by, uint64_t line)
 {
 	int i;
 
-	for (i = 0; i < ncpus; i++)
-		if (cpus[i].monitoring && cpus[i].monitored == line && &cpus[i] != by)
-			end_mwait(&cpus[i], clock_of(by));
+	for (i = 0; i < set.cpus; i++)
+		if (cpus[i].monitoring && cpus[i].monitored == line && i != (int)by)
+			end_mwait(&cpus[i], time_of(&cpus[by]));
 }
 
 static void poll_mwait(void)
@@ -169,50 +238,55 @@ static void poll_mwait(void)
 	int i;
 
 	next_poll = now + POLL;
-	for (i = 0; i < ncpus; i++)
+	for (i = 0; i < set.cpus; i++)
 		if (cpus[i].in_mwait)
 			end_mwait(&cpus[i], now);
 }
 
-/* What was written before the caches were looked at nobody saw. */
-void clock_poll_soon(void)
+void clock_set_phase(enum clock_phase next)
 {
-	next_poll = now;
-	poll_until = now + 2 * POLL;
+	/* A write before the accesses were looked at was not seen: look once more. */
+	if (phase == CLOCK_FAST && next != CLOCK_FAST) {
+		next_poll = now;
+		poll_until = now + 2 * POLL;
+	}
+	phase = next;
+	set_order();
 }
 
 static bool polling(void)
 {
-	return !detailed || now < poll_until;
+	return phase == CLOCK_FAST || now < poll_until;
 }
 
-void clock_end_slice(struct cpu *cpu)
+static void end_slice(struct cpu *cpu)
 {
-	uint64_t time = clock_of(cpu);
+	uint64_t time = time_of(cpu);
 
-	report_busy(cpu, time - cpu->clock);
+	cpu->busy += time - cpu->clock;
 	cpu->clock = time;
-	cpu->counted->spent = cpu->begin = SLICE_END;
+	*cpu->spent = cpu->begin = CLOCK_SLICE_END;
 	cpu->running = false;
 }
 
 /*
- * For QEMU it is halted meanwhile: it would execute a block of code each time it is asked, and what
- * waits for memory in each of them would get ahead of the others.
+ * For QEMU the CPU is halted while it waits: it would execute a block of code each time it is
+ * asked, and a CPU that waits for memory in each of them would get ahead of the others.
  */
-static void wait_for_round(struct cpu *cpu)
+static void wait_for_slice(struct cpu *cpu)
 {
-	clock_end_slice(cpu);
+	end_slice(cpu);
 	cpu->waiting = true;
 	*qemu_halted(cpu->qemu) = 1;
 }
 
 static void sleep_now(struct cpu *cpu)
 {
-	clock_end_slice(cpu);
+	end_slice(cpu);
 	cpu->halted = true;
 	cpu->waking = cpu->waiting = false;
 	cpu->interrupts = 0;
+	ready[cpu - cpus] = NEVER;
 }
 
 void clock_hlt(unsigned int index, void *unused)
@@ -226,21 +300,17 @@ void clock_pause(unsigned int index, void *unused)
 	struct cpu *cpu = &cpus[index];
 
 	(void)unused;
-	wait_for_round(cpu);
-	if (cpu->clock < round_end) {
-		report_busy(cpu, round_end - cpu->clock);
-		cpu->clock = round_end;
+	wait_for_slice(cpu);
+	if (cpu->clock < slice_end) {
+		cpu->busy += slice_end - cpu->clock;
+		cpu->clock = slice_end;
 	}
 }
 
-void clock_monitor(unsigned int index, void *unused)
+void clock_monitor(unsigned int index, int64_t line)
 {
 	struct cpu *cpu = &cpus[index];
-	uint64_t address = read_register("rax");
-	uint64_t page = cpu_get_phys_page_debug(cpu->qemu, address & ~0xfffULL);
-	int64_t line = page == ~0ULL ? -1 : caches_line(page | (address & 0xfff));
 
-	(void)unused;
 	unwatch(cpu);
 	if (line < 0)
 		return;
@@ -256,7 +326,7 @@ void clock_mwait(unsigned int index, void *unused)
 
 	(void)unused;
 	if (!cpu->monitoring) {
-		clock_end_slice(cpu);
+		end_slice(cpu);
 		return;
 	}
 	sleep_now(cpu);
@@ -264,23 +334,13 @@ void clock_mwait(unsigned int index, void *unused)
 	*qemu_halted(cpu->qemu) = 1;
 }
 
-/* QEMU may have left a CPU in the middle of its slice for another one, and comes back. */
-void clock_is_turn_of(struct cpu *cpu)
+/* QEMU may leave a CPU in the middle of its slice for another one and come back. */
+void clock_runs(unsigned int index)
 {
-	if (turn == cpu)
-		return;
-	turn = cpu;
-	cpu->touching++;
+	turn = &cpus[index];
 }
 
-/* The addresses are others from now on. */
-void clock_forget(unsigned int index, void *unused)
-{
-	(void)unused;
-	cpus[index].touching++;
-}
-
-/* ---- rounds and slices ---- */
+/* ---- slices ---- */
 
 static void fire_timers(void)
 {
@@ -290,19 +350,21 @@ static void fire_timers(void)
 	firing = 0;
 }
 
-/* What has happened until now. */
-static void catch_up(void)
+/* Do what is due: fire timers, end sleeps. */
+static void look(void)
 {
-	bool locked = bql_locked();
+	int i;
 
-	if (!locked)
-		bql_lock_impl(__FILE__, __LINE__);
+	bql_lock_impl(__FILE__, __LINE__);
 	fire_timers();
 	if (polling() && now >= next_poll)
 		poll_mwait();
 	wake_up();
-	if (!locked)
-		bql_unlock();
+	bql_unlock();
+	for (i = 0; i < set.cpus; i++)
+		if (ready[i] != NEVER && ready[i] > now + counts.ahead_ps)
+			counts.ahead_ps = ready[i] - now;
+	next_look = now + order.ahead[0];
 }
 
 /* When something happens next that ends a sleep. */
@@ -316,7 +378,7 @@ static uint64_t next_event(void)
 	ns = qemu_clock_deadline_ns_all(QEMU_CLOCK_VIRTUAL, ~0);
 	firing = 0;
 	then = ns < 0 ? NEVER : now + ns * NS + NS;
-	for (i = 0; i < ncpus; i++) {
+	for (i = 0; i < set.cpus; i++) {
 		if (cpus[i].waking && cpus[i].wakes_at < then)
 			then = cpus[i].wakes_at;
 		if (polling() && cpus[i].in_mwait && now + POLL < then)
@@ -325,40 +387,79 @@ static uint64_t next_event(void)
 	return then;
 }
 
-/* No CPU has anything to do in this one. Give whether there is a next one. */
-static bool next_round(void)
+/*
+ * Choose the CPU that runs next and the end of its slice; NULL if all sleep, for good. The slice is
+ * limited also if there is no other CPU, so that timers are not late.
+ */
+static struct cpu *choose(void)
 {
-	uint64_t lowest = NEVER;
+	int chosen;
+
+	for (;;) {
+		uint64_t time;
+
+		chosen = order_choose(&order, ready, random_number() % set.cpus);
+		time = chosen < 0 ? next_event() : ready[chosen];
+		if (time == NEVER)
+			return NULL;
+		if (time > now)
+			now = time;
+		if (chosen >= 0 && now < next_look)
+			break;
+		turn = NULL;
+		look();
+	}
+	ready[chosen] = NEVER;
+	slice_end = order_limit(&order, ready, chosen);
+	if (slice_end > now + order.ahead[2])
+		slice_end = now + order.ahead[2];
+	return &cpus[chosen];
+}
+
+/* Have QEMU execute the code of a CPU until its slice is over, or QEMU has something else to do. */
+static void run_slice(struct cpu *cpu)
+{
+	cpu->waiting = false;
+	if (!cpu->dozing)
+		*qemu_halted(cpu->qemu) = 0;
+	do {
+		if (tcg_cpu_exec(cpu->qemu) == EXCP_ATOMIC)
+			cpu_exec_step_atomic(cpu->qemu);
+	} while (!kicked && !cpu->waiting && !*qemu_halted(cpu->qemu) && cpu_can_run(cpu->qemu) &&
+		 cpu_work_list_empty(cpu->qemu));
+	if (cpu->waiting) {
+		make_ready(cpu, false);
+	} else if (*qemu_halted(cpu->qemu)) {
+		/* Not every interrupt ends a sleep; and a CPU may go to sleep with one. */
+		cpu->halted = true;
+		if (!cpu_thread_is_idle(cpu->qemu))
+			make_ready(cpu, true);
+	}
+}
+
+/* Let the CPUs run. Give whether QEMU has something to do; else all CPUs sleep for good. */
+static bool run_cpus(void)
+{
+	struct cpu *cpu;
 	int i;
 
-	for (i = 0; i < ncpus; i++) {
-		/* Not every interrupt ends a sleep. */
-		if (!cpus[i].waiting)
-			cpus[i].halted = true;
-		else if (clock_of(&cpus[i]) < lowest)
-			lowest = clock_of(&cpus[i]);
+	kicked = false;
+	inside = true;
+	/* QEMU calls with its lock held, which what the CPUs execute takes where it needs it. */
+	bql_unlock();
+	for (i = 0; i < SLICES && !kicked; i++) {
+		cpu = choose();
+		if (!cpu)
+			break;
+		if (!cpu_can_run(cpu->qemu) || !cpu_work_list_empty(cpu->qemu)) {
+			make_ready(cpu, cpu->dozing);
+			break;
+		}
+		run_slice(cpu);
 	}
-	if (lowest == NEVER)
-		lowest = next_event();
-	if (lowest == NEVER)
-		return false;
-	if (lowest > now)
-		now = lowest;
-	if (now >= round_end)
-		round_end = now + clock_round();
-	turn = NULL;
-	catch_up();
-	for (i = 0; i < ncpus; i++) {
-		if (!cpus[i].waiting)
-			continue;
-		if (clock_of(&cpus[i]) > now)
-			report_ahead(clock_of(&cpus[i]) - now);
-		if (clock_of(&cpus[i]) >= round_end)
-			continue;
-		cpus[i].waiting = false;
-		*qemu_halted(cpus[i].qemu) = 0;
-	}
-	return true;
+	bql_lock_impl(__FILE__, __LINE__);
+	inside = false;
+	return cpu;
 }
 
 /*
@@ -387,7 +488,7 @@ void clock_turn(unsigned int index, void *unused)
 
 	(void)unused;
 	if (cpu->running) {
-		wait_for_round(cpu);
+		wait_for_slice(cpu);
 		cpu_exit(cpu->qemu);
 		return;
 	}
@@ -397,39 +498,61 @@ void clock_turn(unsigned int index, void *unused)
 	if (cpu->halted)
 		woken_by_itself(cpu);
 	cpu->waiting = false;
-	cpu->touching++;
 	/* What the last block cost, at the rate that it was executed at; and this first one. */
-	clock_end_slice(cpu);
+	end_slice(cpu);
 	cpu->rate = set.threads == 2 && !sibling->halted ? set.smt_percent : 100;
 	/* Those that wait get their interrupts, too. */
-	if (cpu->clock >= round_end) {
-		wait_for_round(cpu);
+	if (cpu->clock >= slice_end) {
+		wait_for_slice(cpu);
 		cpu_exit(cpu->qemu);
 		return;
 	}
-	cpu->counted->spent = cpu->begin = SLICE_END - (round_end - cpu->clock) * 100 / cpu->rate - 1;
+	*cpu->spent = cpu->begin =
+		CLOCK_SLICE_END - (slice_end - cpu->clock) * 100 / cpu->rate - 1;
 	cpu->running = true;
 }
 
-/* QEMU asks for each CPU in order if it has nothing to do; after the last of them, none has. */
-static bool thread_is_idle(CPUState *cpu)
+/*
+ * QEMU asks for each CPU in order if it has nothing to do. After the last of them none has: what is
+ * left are those that wait for a slice.
+ */
+static bool thread_is_idle(CPUState *qemu)
 {
-	if (!cpu_thread || !cpus[ncpus - 1].qemu)
+	int i;
+
+	if (!cpu_thread || !cpus[set.cpus - 1].qemu || inside)
 		return true;
-	if (!*qemu_halted(cpu))
+	if (!*qemu_halted(qemu))
 		fail("an idle CPU is not halted: this is not QEMU 10.0 as it is known");
-	return cpu != cpus[ncpus - 1].qemu || !next_round();
+	if (qemu != cpus[set.cpus - 1].qemu)
+		return true;
+	for (i = 0; i < set.cpus; i++) {
+		struct cpu *cpu = &cpus[i];
+
+		/* QEMU may have run a CPU by itself. */
+		if (cpu->waiting)
+			make_ready(cpu, false);
+		else if (ready[i] == NEVER)
+			cpu->halted = true;
+	}
+	return !run_cpus();
+}
+
+/* The place in by_qemu of a CPU, or the free one for it. */
+static struct cpu **hashed(const CPUState *qemu)
+{
+	size_t place = (uintptr_t)qemu >> 6;
+
+	while (by_qemu[place % HASHED] && by_qemu[place % HASHED]->qemu != qemu)
+		place++;
+	return &by_qemu[place % HASHED];
 }
 
 /* A CPU that sleeps gets its interrupts when it is awake; one that runs, with its next slice. */
 static void handle_interrupt(CPUState *qemu, int mask)
 {
-	struct cpu *cpu = NULL;
-	int i;
+	struct cpu *cpu = cpu_thread ? *hashed(qemu) : NULL;
 
-	for (i = 0; cpu_thread && i < ncpus; i++)
-		if (cpus[i].qemu == qemu)
-			cpu = &cpus[i];
 	if (!cpu || !cpu->halted) {
 		tcg_handle_interrupt(qemu, mask);
 		return;
@@ -438,11 +561,13 @@ static void handle_interrupt(CPUState *qemu, int mask)
 	wake(cpu, guest_time() + (firing ? 0 : set.ipi_ps));
 }
 
+/* On the thread of the CPUs nothing sleeps; but a CPU may have got work from another one. */
 static void kick(CPUState *qemu)
 {
-	/* On the thread of the CPUs there is nobody to wake up. */
 	if (!cpu_thread)
 		rr_kick_vcpu_thread(qemu);
+	if (!cpu_thread || !cpu_work_list_empty(qemu))
+		kicked = true;
 }
 
 /* ---- set-up ---- */
@@ -462,7 +587,7 @@ static void offer_c1(CPUState *cpu)
 		found[3] = 0x20;
 		cpu_x86_cpuid(qemu_env(cpu), 5, 0, &a, &b, &c, &d);
 		if (c == 3 && d == 0x20) {
-			found[0] = found[1] = 1 << LINE_BITS;
+			found[0] = found[1] = LINE_BYTES;
 			return;
 		}
 		found[3] = 0;
@@ -492,8 +617,9 @@ void clock_new_cpu(int index)
 	struct accel_ops *ops;
 
 	cpu->qemu = qemu_get_cpu(index);
+	*hashed(cpu->qemu) = cpu;
 	cpu->halted = index != 0;
-	cpu->counted->spent = cpu->begin = SLICE_END;
+	*cpu->spent = cpu->begin = CLOCK_SLICE_END;
 	cpu->rate = 100;
 	/*
 	 * Without it, on one thread, QEMU puts the number of the CPU that it translates for into
@@ -504,8 +630,6 @@ void clock_new_cpu(int index)
 		fail("QEMU takes no CF_PARALLEL");
 	if (index == 0) {
 		check_layout(cpu->qemu);
-		registers = qemu_plugin_get_registers();
-		value = g_byte_array_new();
 		cpu_thread = true;
 		ops = cpus_get_accel();
 		ops->kick_vcpu_thread = kick;
@@ -521,7 +645,18 @@ void clock_new_cpu(int index)
 	offer_c1(cpu->qemu);
 }
 
-void clock_start(void)
+void clock_count_in(int index, uint64_t *spent)
 {
+	cpus[index].spent = spent;
+}
+
+void clock_start(const struct clock_config *config)
+{
+	int i;
+
+	set = *config;
+	set_order();
+	for (i = 0; i < CLOCK_MAX_CPUS; i++)
+		ready[i] = NEVER;
 	random_state = 0x9e3779b97f4a7c15ULL * (set.seed + 1);
 }

@@ -105,6 +105,11 @@ typedef struct CPUState CPUState;
 
 CPUState *qemu_get_cpu(int index);
 void cpu_exit(CPUState *cpu);
+int tcg_cpu_exec(CPUState *cpu);
+void cpu_exec_step_atomic(CPUState *cpu);
+bool cpu_can_run(CPUState *cpu);
+bool cpu_work_list_empty(CPUState *cpu);
+bool cpu_thread_is_idle(CPUState *cpu);
 void tb_flush(CPUState *cpu);
 uint64_t cpu_get_phys_page_debug(CPUState *cpu, uint64_t address);
 void cpu_x86_cpuid(void *env, uint32_t leaf, uint32_t subleaf, uint32_t *eax, uint32_t *ebx,
@@ -116,12 +121,12 @@ void rr_start_vcpu_thread(CPUState *cpu);
 void rr_kick_vcpu_thread(CPUState *cpu);
 int64_t qemu_clock_deadline_ns_all(int type, int attributes);
 bool qemu_clock_run_timers(int type);
-bool bql_locked(void);
 void bql_lock_impl(const char *file, int line);
 void bql_unlock(void);
 
 #define CF_PARALLEL 0x8000
 #define CPU_INTERRUPT_HARD 0x2
+#define EXCP_ATOMIC 0x10005
 #define QEMU_CLOCK_VIRTUAL 1
 
 /* What is below is as in QEMU 10.0; before use clock.c compares it with what is exported. */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What happened between two marks: a line of JSON in the file set.out for each pair of them.
+ * A line of JSON in the file of the report for each pair of marks. See report.h.
  *
  * Times in it are in ps, addresses in hex. "sites" are the places where lines went from one L2 to
- * another: physical and virtual address, the instruction, and how often, from how far. "runqueue" are
- * bytes, for who knows what they are.
+ * another: physical and virtual address, the instruction, and how often from how far. "runqueue" is
+ * the first CPU's runqueue in bytes, in which the kernel's types say what is where.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "sim.h"
+#include "fail.h"
+#include "qemu.h"
+#include "report.h"
 
 #define SITES (1 << 18)
 #define TASKS (1 << 16)
@@ -33,40 +35,40 @@ struct site {
 	uint32_t count[FAR];
 };
 
-/* A task, by the address of its task_struct, and one more than the CPU it ran on last. */
+/* A task, by the address of its task_struct, and the CPU it ran on last. */
 struct task {
 	uint64_t task;
 	uint32_t cpu;
 };
 
-static struct totals {
+static struct {
 	uint64_t found[2][FOUND], cost[2];
-	uint64_t wakeups, switches, migrations, llc_crossings, socket_crossings, ended_sleeps;
+	uint64_t wakeups, switches, migrations, llc_crossings, socket_crossings;
 	uint64_t lost_sites, lost_tasks;
-	uint64_t busy[MAX_LLCS], ahead;
 } totals;
 
 static struct site sites[SITES];
 static struct task tasks[TASKS];
-static FILE *out;
-static uint64_t begun, insns_before;
+static struct report_config config;
+static struct report_totals before;
 static struct timespec cpu_before;
-bool measuring;
+static bool measuring;
+static FILE *out;
 
 static uint64_t hash(uint64_t a, uint64_t b)
 {
 	return (a * 0x9e3779b97f4a7c15ULL ^ b * 0xc2b2ae3d27d4eb4fULL) >> 32;
 }
 
-void report_access(enum found found, bool kernel, uint64_t cost)
+void report_access(enum caches_found found, bool kernel, uint64_t cost)
 {
 	totals.found[kernel][found]++;
 	totals.cost[kernel] += cost;
 }
 
-void report_transfer(enum found found, uint64_t address, uint64_t line, uint64_t pc)
+void report_transfer(enum caches_found found, uint64_t address, uint64_t line, uint64_t pc)
 {
-	uint64_t where = (line << LINE_BITS | (address & ((1 << LINE_BITS) - 1))) + 1;
+	uint64_t where = (line << CACHES_LINE_BITS | (address & ((1 << CACHES_LINE_BITS) - 1))) + 1;
 	uint64_t place = hash(where, pc);
 	int i;
 
@@ -89,76 +91,43 @@ void report_transfer(enum found found, uint64_t address, uint64_t line, uint64_t
 	totals.lost_sites++;
 }
 
-void report_wakeup(unsigned int index, void *unused)
+void report_wakeup(unsigned int cpu)
 {
-	(void)index;
-	(void)unused;
+	(void)cpu;
 	totals.wakeups++;
 }
 
-/*
- * __switch_to_asm(previous, next). What a task ran on last is known of those that have run since
- * the begin of the warm-up.
- */
-void report_switch(unsigned int index, void *unused)
+/* Which CPU a task ran on last is known of tasks that have run since the begin of the warm-up. */
+void report_switch(unsigned int cpu, uint64_t task)
 {
-	uint64_t task = read_register("rsi"), place = hash(task, 0);
-	const struct cpu *cpu = &cpus[index], *before;
+	uint64_t place = hash(task, 0);
 	int i;
 
-	(void)unused;
 	totals.switches++;
 	for (i = 0; i < TRIES; i++, place++) {
 		struct task *found = &tasks[place % TASKS];
+		unsigned int last;
 
 		if (found->task && found->task != task)
 			continue;
-		before = found->task ? &cpus[found->cpu] : cpu;
+		last = found->task ? found->cpu : cpu;
 		found->task = task;
-		found->cpu = index;
-		totals.migrations += before != cpu;
-		totals.llc_crossings += before->llc != cpu->llc;
-		totals.socket_crossings += before->socket != cpu->socket;
+		found->cpu = cpu;
+		totals.migrations += last != cpu;
+		totals.llc_crossings += last / config.cpus_per_llc != cpu / config.cpus_per_llc;
+		totals.socket_crossings += last / config.cpus_per_socket !=
+					   cpu / config.cpus_per_socket;
 		return;
 	}
 	totals.lost_tasks++;
 }
 
-void report_woken(void)
-{
-	totals.ended_sleeps++;
-}
-
-void report_busy(const struct cpu *cpu, uint64_t ps)
-{
-	totals.busy[cpu->llc] += ps;
-}
-
-/* How far a CPU that runs is ahead of the one that is the farthest behind: the most of all. */
-void report_ahead(uint64_t ps)
-{
-	if (ps > totals.ahead)
-		totals.ahead = ps;
-}
-
-static uint64_t all_insns(void)
-{
-	uint64_t sum = 0;
-	int i;
-
-	for (i = 0; i < ncpus; i++)
-		sum += cpus[i].counted->insns;
-	return sum;
-}
-
-/* time: that of the CPU that executes the mark, here and at the end. */
-void report_begin(uint64_t time)
+void report_begin(const struct report_totals *now)
 {
 	memset(&totals, 0, sizeof(totals));
 	memset(sites, 0, sizeof(sites));
-	insns_before = all_insns();
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_before);
-	begun = time;
+	before = *now;
 	measuring = true;
 }
 
@@ -189,7 +158,7 @@ static uint64_t per_cpu_offset(int index)
 {
 	uint64_t offset;
 
-	memcpy(&offset, memory(set.per_cpu_offset + index * sizeof(offset), sizeof(offset)),
+	memcpy(&offset, memory(config.per_cpu_offset + index * sizeof(offset), sizeof(offset)),
 	       sizeof(offset));
 	return offset;
 }
@@ -199,7 +168,7 @@ static void write_per_cpu(void)
 	int i;
 
 	fprintf(out, ", \"per_cpu\": [");
-	for (i = 0; i < ncpus; i++)
+	for (i = 0; i < config.cpus; i++)
 		fprintf(out, "%s\"%" PRIx64 "\"", i ? ", " : "", per_cpu_offset(i));
 	fprintf(out, "]");
 }
@@ -207,7 +176,7 @@ static void write_per_cpu(void)
 /* The bytes of the first CPU's: it points to what has no symbol, the root_domain. */
 static void write_runqueue(void)
 {
-	const uint8_t *bytes = memory(set.runqueues + per_cpu_offset(0), RUNQUEUE);
+	const uint8_t *bytes = memory(config.runqueues + per_cpu_offset(0), RUNQUEUE);
 	int i;
 
 	fprintf(out, ", \"runqueue\": \"");
@@ -252,7 +221,7 @@ static void write_number(const char *name, uint64_t number)
 	fprintf(out, ", \"%s\": %" PRIu64, name, number);
 }
 
-void report_end(uint64_t time)
+void report_end(const struct report_totals *now)
 {
 	struct timespec cpu_now;
 	int i, kernel;
@@ -262,15 +231,15 @@ void report_end(uint64_t time)
 	measuring = false;
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_now);
 	fprintf(out, "{\"time_ps\": %" PRIu64 ", \"instructions\": %" PRIu64 ", \"host_s\": %.1f",
-		time - begun, all_insns() - insns_before,
+		now->time - before.time, now->insns - before.insns,
 		cpu_now.tv_sec - cpu_before.tv_sec + (cpu_now.tv_nsec - cpu_before.tv_nsec) / 1e9);
 	write_number("wakeups", totals.wakeups);
 	write_number("switches", totals.switches);
 	write_number("migrations", totals.migrations);
 	write_number("llc_crossings", totals.llc_crossings);
 	write_number("socket_crossings", totals.socket_crossings);
-	write_number("ended_sleeps", totals.ended_sleeps);
-	write_number("ahead_ps", totals.ahead);
+	write_number("ended_sleeps", now->ended_sleeps - before.ended_sleeps);
+	write_number("ahead_ps", now->ahead_ps);
 	write_number("lost_sites", totals.lost_sites);
 	write_number("lost_tasks", totals.lost_tasks);
 	for (kernel = 0; kernel < 2; kernel++) {
@@ -281,26 +250,27 @@ void report_end(uint64_t time)
 		fprintf(out, "}");
 	}
 	fprintf(out, ", \"busy_ps\": [");
-	for (i = 0; i <= cpus[ncpus - 1].llc; i++)
-		fprintf(out, "%s%" PRIu64, i ? ", " : "", totals.busy[i]);
+	for (i = 0; i < config.cpus / config.cpus_per_llc; i++)
+		fprintf(out, "%s%" PRIu64, i ? ", " : "", now->busy_ps[i] - before.busy_ps[i]);
 	fprintf(out, "], \"far\": [");
 	for (i = FROM_CORE; i < FOUND; i++)
 		fprintf(out, "%s\"%s\"", i > FROM_CORE ? ", " : "", names[i]);
 	fprintf(out, "]");
 	fprintf(out, ", \"moved_ps\": [%" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
-		set.found_ps[FROM_CORE], set.found_ps[FROM_LLC], set.found_ps[FROM_SOCKET]);
+		config.moved_ps[0], config.moved_ps[1], config.moved_ps[2]);
 	write_per_cpu();
 	write_runqueue();
 	write_tasks();
 	write_sites();
 	fprintf(out, "}\n");
 	if (fflush(out) || ferror(out))
-		fail("cannot write %s", set.out);
+		fail("cannot write %s", config.out);
 }
 
-void report_start(void)
+void report_start(const struct report_config *given)
 {
-	out = fopen(set.out, "w");
+	config = *given;
+	out = fopen(config.out, "w");
 	if (!out)
-		fail("cannot open %s", set.out);
+		fail("cannot open %s", config.out);
 }

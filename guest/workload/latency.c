@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Tasks for which it counts how late they run. */
+#include "workload.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+/* Until work that the kernel has put off is done. */
+#define SETTLE_NS 20e6
+
+/* ---- real-time threads ---- */
+
+static double period_ns, first_ns;
+static long periods;
+static pthread_barrier_t all_there;
+/* Summed over all threads and the periods that count; and how many threads are done. */
+static _Atomic uint64_t late_ns;
+static _Atomic int threads_done;
+
+static void sleep_until(double ns)
+{
+	struct timespec t = { ns / 1e9, (uint64_t)ns % 1000000000 };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+}
+
+static void *cyclic_task(void *argument)
+{
+	struct sched_param parameters = { .sched_priority = 50 };
+	uint64_t late = 0;
+	long i;
+
+	join((uintptr_t)argument, 0, (uintptr_t)argument);
+	begin_work();
+	if (sched_setscheduler(0, SCHED_FIFO, &parameters))
+		err(1, "SCHED_FIFO");
+	pthread_barrier_wait(&all_there);
+	/* The first tenth of the periods is the warm-up. */
+	for (i = -periods / 10; i < periods; i++) {
+		double due = first_ns + i * period_ns;
+
+		sleep_until(due);
+		if (i >= 0)
+			late += now_ns() - due;
+		while (now_ns() < due + period_ns / 10)
+			;
+	}
+	late_ns += late;
+	threads_done++;
+	return NULL;
+}
+
+void cyclic(int threads, long period_us, long times)
+{
+	int i;
+
+	expect_tasks(threads);
+	period_ns = period_us * 1e3;
+	periods = times;
+	pthread_barrier_init(&all_there, NULL, threads + 1);
+	for (i = 0; i < threads; i++) {
+		start_thread(ANY, cyclic_task, (void *)(uintptr_t)i);
+		sleep_us(random_number() % DELAY_US);
+	}
+	first_ns = now_ns() + SETTLE_NS + times / 10 * period_ns;
+	WARM();
+	pthread_barrier_wait(&all_there);
+	sleep_until(first_ns - period_ns / 2);
+	release();
+	begin_region();
+	while (threads_done < threads)
+		sleep_us(period_us);
+	end_region();
+	printf("%.4f us\n", late_ns / 1e3 / threads / times);
+}
+
+/* ---- wakeups as schbench has them ---- */
+
+/* A worker waits for `woken` to become 1. */
+struct worker {
+	ALIGNED _Atomic uint32_t woken;
+	double since;
+	struct worker *next;
+};
+
+/* A messenger wakes the workers that have put themselves on its list; `asked` is 1 if some have. */
+struct messenger {
+	ALIGNED _Atomic uint32_t asked;
+	_Atomic(struct worker *) list;
+};
+
+static struct messenger *all_messengers;
+static struct worker *all_workers;
+static int workers_each;
+static double request_us;
+static long pause_us_;
+
+static void *messenger_task(void *argument)
+{
+	int number = (uintptr_t)argument;
+	struct messenger *self = &all_messengers[number];
+	struct worker *worker, *next;
+
+	join(number * (workers_each + 1), 0, number * (workers_each + 1));
+	begin_work();
+	for (;;) {
+		while (!atomic_exchange(&self->asked, 0))
+			futex_wait(&self->asked, 0);
+		for (worker = atomic_exchange(&self->list, NULL); worker; worker = next) {
+			/* Once it is woken it puts itself on the list again. */
+			next = worker->next;
+			worker->since = now_ns();
+			atomic_store(&worker->woken, 1);
+			futex_wake(&worker->woken);
+		}
+	}
+	return NULL;
+}
+
+static void ask(struct messenger *messenger, struct worker *worker)
+{
+	atomic_store(&worker->woken, 0);
+	worker->next = atomic_load(&messenger->list);
+	while (!atomic_compare_exchange_weak(&messenger->list, &worker->next, worker))
+		;
+	if (!atomic_exchange(&messenger->asked, 1))
+		futex_wake(&messenger->asked);
+}
+
+static void *worker_task(void *argument)
+{
+	int number = (uintptr_t)argument, messenger = number / workers_each;
+	int task = messenger * (workers_each + 1) + 1 + number % workers_each;
+	struct worker *self = &all_workers[number];
+
+	join(task, 0, task);
+	begin_work();
+	for (;;) {
+		ask(&all_messengers[messenger], self);
+		while (!atomic_load(&self->woken))
+			futex_wait(&self->woken, 0);
+		waited(task, now_ns() - self->since);
+		compute_us(request_us);
+		progress(task);
+		if (pause_us_)
+			sleep_us(pause_us_);
+	}
+	return NULL;
+}
+
+void wakeups(int messengers, int workers, double work, long pause_us, long warm_ms, long ms)
+{
+	int order[MOST_TASKS], i, count = messengers * workers;
+
+	expect_tasks(messengers + count);
+	calibrate();
+	workers_each = workers;
+	request_us = work;
+	pause_us_ = pause_us;
+	all_messengers = map(messengers * sizeof(*all_messengers), MAP_PRIVATE);
+	all_workers = map(count * sizeof(*all_workers), MAP_PRIVATE);
+	for (i = 0; i < messengers; i++)
+		start_thread(ANY, messenger_task, (void *)(uintptr_t)i);
+	shuffle(order, count);
+	for (i = 0; i < count; i++)
+		start_thread(ANY, worker_task, (void *)(uintptr_t)order[i]);
+	measure(P99, 1, "us", warm_ms, ms);
+}

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make sim-all: run the experiments of results/experiments.toml that are not up to date, and make all pages
+again.
+
+A boot is determined by what goes into it, so what it gave is kept until the whole table is up to date. An
+interrupted run repeats only the boots that it had not finished.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import shutil
+import textwrap
+import threading
+import time
+import tomllib
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+
+from kit import settings
+from kit.paths import BUILD, RESULTS, SERIES
+from kit.process import Error, lock, say
+from kit.results import report, store, tables, verdict
+from kit.sim import costs, simulate, workloads
+from kit.vm import initramfs, kernel, qemu
+
+TABLE = RESULTS / "experiments.toml"
+# The settings of each kernel that a row can be for. Without any, a row has its own.
+KERNELS = {"ours": {"BUILD": "stack", "STATE": "features=SCHED_CACHE", "AGAINST": "features=NO_SCHED_CACHE"},
+           "mainline": {"BUILD": "7.3/base", "STATE": "llc_balancing/enabled=1",
+                        "AGAINST": "llc_balancing/enabled=0"}}
+# Settings of make sim that are a row's keys, in lower case.
+KEYS = ("machine", "workload", "build", "state", "against", "start", "abba", "window_ms", "stats", "seeds")
+# By how much SENSITIVITY=1 changes each cost: many sources of one figure differ by so much.
+CHANGE = 0.3
+# The boots of most rows: two states and a control, with 10 seeds each.
+BOOTS = 30
+# What changes from run to run, and says nothing about whether a result is up to date.
+INCIDENTAL = ("commit", "seconds", "seeds", "auto", "command")
+
+
+@dataclass(frozen=True)
+class Row:
+    """An experiment of the table for one kernel. name: of its result; env: {setting of make sim: text};
+    sensitivity: the number of seeds to try it with, 0 for not at all."""
+    name: str
+    env: dict
+    sensitivity: int = 0
+
+    def experiment(self, **env):
+        """Make the simulate.Experiment, with some settings changed."""
+        try:
+            return simulate.experiment(self.env | env)
+        except Error as error:
+            raise Error(f"{TABLE.name}: {self.name}: {error}") from error
+
+    @property
+    def path(self):
+        """The file of its result."""
+        return RESULTS / SERIES.results(self.env["MACHINE"]) / f"sim-{self.name}.json"
+
+
+def rows(path=None):
+    """Read the table of experiments; give its Rows in order. Error that names what is wrong."""
+    path = path or TABLE
+    try:
+        found = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Error(f"{path}: not TOML: {error}") from None
+    return [row for name, values in found.items() for row in _rows_of(path.name, name, values)]
+
+
+def _rows_of(file, name, values):
+    if not isinstance(values, dict):
+        raise Error(f"{file}: {name}: is to be in the table of a row")
+    unknown = [key for key in values if key not in (*KEYS, "kernels", "sensitivity")]
+    if unknown:
+        raise Error(f"{file}: {name}: {unknown[0]}: unknown key; known are: "
+                    f"{', '.join(KEYS)}, kernels, sensitivity")
+    for key in ("machine", "workload"):
+        if key not in values:
+            raise Error(f"{file}: {name}: {key}: missing")
+    for key, value in values.items():
+        if key in KEYS and not isinstance(value, (str, int)) or value == "":
+            raise Error(f"{file}: {name}: {key}: must be a text or a number")
+    own = {key.upper(): str(int(value) if isinstance(value, bool) else value)
+           for key, value in values.items() if key in KEYS}
+    kernels, sensitivity = values.get("kernels", [""]), values.get("sensitivity", 0)
+    if not isinstance(kernels, list) or not set(kernels) <= {"", *KERNELS}:
+        raise Error(f"{file}: {name}: kernels: must be a list of {', '.join(KERNELS)}")
+    if type(sensitivity) is not int or sensitivity < 0:
+        raise Error(f"{file}: {name}: sensitivity: must be a number of seeds")
+    for which in kernels:
+        yield Row(name + ("-mainline" if which == "mainline" else ""), KERNELS.get(which, {}) | own,
+                  sensitivity)
+
+
+def chosen(every, names):
+    """Give those of the Rows that EXPERIMENTS= names, all if it names none. Error for a name that is none."""
+    known = {row.name: row for row in every}
+    for name in names:
+        if name not in known:
+            raise Error(f"EXPERIMENTS={name}: there is no such row in {TABLE.name}; there are:"
+                        f" {', '.join(known)}")
+    return [known[name] for name in names] or every
+
+
+def outdated(one, path):
+    """Say what of an Experiment is not what it was when the result in the file `path` was made, or ""."""
+    if not path.exists():
+        return "not run yet"
+    try:
+        old = store.load(path)
+    except Error:
+        return "not readable"
+    had, count = old.repeat, old.repeat.get("seeds", 0)
+    now = simulate.repeat_info(one.machine, one.task, list(one.states), count, one.round_ns)
+    # As JSON has it: lists for tuples.
+    now = json.loads(json.dumps(now))
+    found = [key for key in now if key not in INCIDENTAL and now[key] != had.get(key)]
+    if one.command(count) != had.get("command"):
+        found.append("command")
+    auto = None if isinstance(one.seeds, int) else list(one.seeds)
+    if auto != (list(had["auto"].values())[:2] if "auto" in had else None) or (
+            not auto and one.seeds != count):
+        found.append("seeds")
+    for build in one.builds():
+        if kernel.identity(build) != old.kernels.get(build):
+            found.append(f"kernel {build}")
+    return ", ".join(found)
+
+
+class Boots:
+    """Runs boots for all rows together, as many at a time as there are CPUs, and keeps what they gave in
+    files in `directory`. Called from several threads."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.slots = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
+        self.made, self.kept = 0, 0
+
+    def __call__(self, m, state, tasks, seed, round_ns, stop=None, windows=workloads.Windows()):
+        """Give what simulate.run() gives, or gave when it was asked for the same."""
+        path = self.directory / f"{self.key(m, state, tasks, seed, round_ns, windows)}.json"
+        if path.exists():
+            self.kept += 1
+            return [simulate.Region(**each) for each in json.loads(path.read_text())]
+        with self.slots:
+            if stop and stop.is_set():
+                raise Error("it was stopped")
+            found = simulate.run(m, state, tasks, seed, round_ns, stop, windows)
+        self.made += 1
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{threading.get_ident()}.part")
+        part.write_text(json.dumps([dataclasses.asdict(each) for each in found]))
+        part.replace(path)
+        return found
+
+    @staticmethod
+    def key(m, state, tasks, seed, round_ns, windows):
+        """A name for all that determines what a boot gives: the files that run, not their sources."""
+        out = kernel.named(state.build).out
+        files = [kernel.named(state.build).image, out / "System.map"]
+        text = repr((m, costs.of(m), state, tasks, seed, round_ns, windows, simulate.without(),
+                     simulate.model(), qemu.version(qemu.find()),
+                     hashlib.sha256(initramfs.base(initramfs.SMALL)).hexdigest(),
+                     [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def run_all(experiments, boot, finish):
+    """Measure {name: Experiment} side by side, about as many as keep all CPUs busy, and call
+    finish(name, Result, seconds) for each as it completes. One that fails does not end the others; give
+    {name: its error}. Interrupted, all are ended."""
+    stops, failed = {name: threading.Event() for name in experiments}, {}
+
+    def one(name):
+        begin = time.monotonic()
+        return experiments[name].measure(boot, stops[name]), time.monotonic() - begin
+
+    with ThreadPoolExecutor(math.ceil(len(os.sched_getaffinity(0)) / BOOTS)) as pool:
+        try:
+            futures = {pool.submit(one, name): name for name in experiments}
+            for future in as_completed(futures):
+                name = futures[future]
+                try:
+                    finish(name, *future.result())
+                except (Error, OSError) as error:
+                    failed[name] = error
+                    say(f"row {name} FAILED: {error}")
+        except BaseException:
+            for stop in stops.values():
+                stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    return failed
+
+
+def prepare(experiments):
+    """Build what {name: Experiment} need. Give {name: error} of those whose kernel does not build."""
+    simulate.check_qemu()
+    initramfs.base(initramfs.SMALL)
+    bad = {}
+    for build in dict.fromkeys(build for one in experiments.values() for build in one.builds()):
+        try:
+            kernel.build(build)
+        except (Error, OSError) as error:
+            bad |= {name: error for name, one in experiments.items() if build in one.builds()}
+            say(f"BUILD={build}: {error}")
+    return bad
+
+
+def run_table(wanted, boot):
+    """Run the Rows whose results are not up to date; give {name: error} of those that failed."""
+    experiments = {row.name: row.experiment() for row in wanted}
+    paths = {row.name: row.path for row in wanted}
+    failed = prepare(experiments)
+    to_do, seconds = {}, {}
+    for name, one in experiments.items():
+        if name in failed:
+            continue
+        why = outdated(one, paths[name])
+        if why:
+            to_do[name] = one
+        say(f"row {name}: " + (f"to run: {why}" if why else "up to date"))
+
+    def finish(name, result, took):
+        simulate.save(result, paths[name])
+        seconds[name] = took
+        for line in tables.conclusions(result, to_do[name].task.name):
+            say(f"row {name}: {line}")
+        say(f"row {name}: {took:.0f} s; kept as {paths[name]}")
+
+    failed |= run_all(to_do, boot, finish)
+    if seconds:
+        say("")
+        for line in tables.text([["row", "s"], *([name, f"{took:.0f}"] for name, took in seconds.items())]):
+            say(line)
+    report.command()
+    return failed
+
+
+# ---- sensitivity ----
+
+def variants(row):
+    """Give {what is changed: Experiment} of a Row: first nothing, then each class of costs, and the length
+    of a round, CHANGE lower and higher. There is no control, as runs of the same seeds are compared."""
+    def changed(**env):
+        return dataclasses.replace(row.experiment(SEEDS=str(row.sensitivity), **env), control=False)
+
+    found = {"nothing": changed()}
+    for factor in (1 - CHANGE, 1 + CHANGE):
+        for name in costs.CLASSES:
+            found[f"{name} x {factor:g}"] = changed(SCALE=f"{name}={factor:g}")
+        length = round(found["nothing"].round_ns * factor)
+        found[f"round x {factor:g}"] = changed(ROUND_NS=str(length))
+    return found
+
+
+def gain(result, metric):
+    """The gain of the last subject of a Result against the first, without its control, as a ratio: 0.1 is
+    10 % better."""
+    base, *others = (name for name in result.subjects if name != simulate.CONTROL)
+    found = verdict.change(result.values[base][metric], result.values[others[-1]][metric])
+    return (found.ratio if result.metrics[metric].better == "more" else 1 / found.ratio) - 1
+
+
+def sensitivity_page(found, command):
+    """Give the lines of results/sensitivity.md. found: {row: {what is changed: gain}}."""
+    lines = ["# Sensitivity of the simulation", "",
+             f"Made by `{command}`: each cost of the machine, and the length of a round, {100 * CHANGE:.0f} % "
+             "lower and higher. Each figure is the gain of the row's state, without an interval: only its sign "
+             "is to be compared. Rows: [experiments.toml](experiments.toml).", ""]
+    for name, gains in found.items():
+        sign = gains["nothing"] > 0
+        other = [what for what, value in gains.items() if (value > 0) != sign]
+        lines += [f"## {name}", "", "The sign " + (f"changes with: {', '.join(other)}." if other else
+                  f"holds for all {len(gains) - 1} changes."), "",
+                  *tables.markdown([["changed", "gain"],
+                                    *([what, f"{100 * value:+.1f} %"] for what, value in gains.items())]), ""]
+    return lines
+
+
+def run_sensitivity(wanted, boot):
+    """Run all variants of the Rows that declare a number of seeds for it, and write the page; give
+    {name: error} of those that failed."""
+    subset = {row.name: row for row in wanted if row.sensitivity}
+    if not subset:
+        raise Error("none of these rows declares `sensitivity`")
+    experiments = {(name, what): one for name, row in subset.items() for what, one in variants(row).items()}
+    failed = prepare(experiments)
+    found = {name: {} for name in subset}
+
+    def finish(key, result, took):
+        name, what = key
+        found[name][what] = gain(result, experiments[key].task.name)
+        say(f"row {name}, {what}: {100 * found[name][what]:+.1f} %, {took:.0f} s")
+
+    failed |= run_all({key: one for key, one in experiments.items() if key not in failed}, boot, finish)
+    # In the order of the experiments, and not in that in which they ended; only rows that are complete.
+    complete = {name: {what: found[name][what] for row, what in experiments if row == name}
+                for name in subset if not any(row == name for row, _ in failed)}
+    declared = sum(bool(row.sensitivity) for row in rows())
+    names = f" EXPERIMENTS='{' '.join(subset)}'" if len(subset) < declared else ""
+    if complete:
+        path = RESULTS / "sensitivity.md"
+        path.write_text("\n".join(sensitivity_page(complete, f"make sim-all SENSITIVITY=1{names}")))
+        say(f"kept as {path}")
+    return {f"{name}, {what}": error for (name, what), error in failed.items()}
+
+
+def command(args):
+    """make sim-all: bring the results of the table up to date; Error that names the rows that failed."""
+    # Of make sim only: all rows are run with the whole model.
+    os.environ.pop("WITHOUT", None)
+    wanted = chosen(rows(), settings.get("EXPERIMENTS"))
+    directory, begin = BUILD / "sim-all", time.monotonic()
+    with lock(BUILD / "sim-all.lock"):
+        boot = Boots(directory)
+        everything = not settings.get("SENSITIVITY")
+        failed = (run_table if everything else run_sensitivity)(wanted, boot)
+        if everything and not failed and not settings.get("EXPERIMENTS"):
+            shutil.rmtree(directory, ignore_errors=True)
+        say(f"all: {time.monotonic() - begin:.0f} s, {boot.made} boots, {boot.kept} kept from before")
+    if failed:
+        raise Error("\n".join([f"{len(failed)} failed; the boots that ended well are kept:", *(
+            textwrap.indent(f"{name}: {error}", "  ") for name, error in failed.items())]))
+    return 0
