@@ -51,6 +51,8 @@ def check(result, reasons=()):
     failures += [f"skipped: {path} ({test.reason})" for path, test in tests.leaves()
                  if test.status == ktap.SKIP
                  and not any(reason in f"{path} {test.reason}" for reason in reasons)]
+    if failures:
+        print(result.ktap)  # with the figures that the tests that failed have looked at
     assert not failures, "\n".join(failures)
     return tests
 
