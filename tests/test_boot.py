@@ -22,8 +22,12 @@ def not_here(m):
     groups = {(cpu.llc, cpu.group) for cpu in active}
     llcs = {cpu.llc for cpu in active}
     reasons = ["HOTPLUG is not 1"]
+    if len(groups) == len(active):
+        reasons.append("group: there is no such CPU")
     if len(groups) == len(llcs):
         reasons += ["no LLC has two groups", "L2_ON_CPU, group: there is no such CPU"]
+    if m.cores_per_llc == 1:
+        reasons += ["each LLC has one core", "an LLC of 1 CPUs has little to search"]
     if len(llcs) == 1:
         reasons += ["remote: there is no such CPU", "the machine has one LLC"]
     if m.numa_nodes == 1:

@@ -36,7 +36,8 @@ BAD = [
     ({"nosmt": "true", "threads_per_core": "1"}, "nosmt"),
     ({"numa_nodes": "3"}, "numa_nodes"),
     ({"sockets": "4", "llcs_per_socket": "3", "numa_nodes": "6"}, "numa_nodes"),
-    ({"numa_nodes": "8"}, "numa_nodes"),
+    ({"numa_nodes": "32"}, "numa_nodes"),
+    ({"numa_nodes": "8", "cores_per_l2": "4"}, "numa_nodes"),
     ({"numa_nodes": "2", "memory_mib": "1023"}, "memory_mib"),
     ({"numa_distances": "[[10, 20], [20, 10]]"}, "numa_distances"),
     ({"numa_nodes": "2", "numa_distances": "[[10, 20]]"}, "numa_distances"),
@@ -104,6 +105,8 @@ TABLES = {
     "numa-distances": (runs(4, 4), runs(4, 4), [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4),
     "smt8": (runs(8, 2), [0] * 16, [0] * 16),
     "e-cores": (runs(4, 4), [0] * 16, [0] * 16),
+    "snc": (list(range(16)), runs(8, 2), [0] * 8 + [1] * 8),
+    "vcpu-sockets": (list(range(8)), list(range(8)), [0] * 8),
 }
 
 

@@ -134,9 +134,10 @@ class Machine:
         QEMU numbers the threads of a core consecutively, then cores, LLCs and sockets. With nosmt,
         the first thread of each core stays active.
         """
-        llc_size = self.cores_per_llc * self.threads_per_core
-        l2_size = self.cores_per_l2 * self.threads_per_core
         node_size = self.cpus // self.numa_nodes
+        # For the scheduler an LLC ends where its node does.
+        llc_size = min(self.cores_per_llc * self.threads_per_core, node_size)
+        l2_size = self.cores_per_l2 * self.threads_per_core
 
         def active_in(first, size):
             step = self.threads_per_core if self.nosmt else 1
@@ -230,9 +231,12 @@ def _check_cpus(m):
 def _check_nodes(m):
     nodes = m.numa_nodes
     llcs = m.sockets * m.llcs_per_socket
-    if llcs % nodes:
+    if llcs % nodes and nodes % llcs:
         raise Error(f"numa_nodes: {nodes} does not divide the {llcs} LLCs "
-                    "(sockets * llcs_per_socket)")
+                    "(sockets * llcs_per_socket), nor do these divide the nodes")
+    if m.cores_per_llc % (m.cores_per_l2 * max(nodes // llcs, 1)):
+        raise Error(f"numa_nodes: {nodes} nodes do not divide the cores of {llcs} LLCs into whole "
+                    "L2 caches")
     if nodes % m.sockets and m.sockets % nodes:
         raise Error(f"numa_nodes: with {nodes} nodes and {m.sockets} sockets a node would have "
                     "part of a socket and part of another")
