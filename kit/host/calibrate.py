@@ -329,7 +329,7 @@ def value(samples, number=0):
 
 def idle_states(one, two, root=CPU):
     """{"POLL": writes, "C1": writes}, the (file, value) pairs below `root` that leave two CPUs one
-    idle state only. Cannot if the host has not both states, or lets nobody choose."""
+    idle state only. Cannot if the host has not both states, or does not allow a choice."""
     states = {}
     for cpu in (one, two):
         for path in sorted((root / f"cpu{cpu}/cpuidle").glob("state[0-9]*")):

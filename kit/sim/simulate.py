@@ -3,7 +3,7 @@
 caches and a clock each (sim/, a plugin for QEMU).
 
 The same kernel, workload, machine and seed give the same figures again, to the nanosecond. What a seed
-picks is what is left to chance on a real machine: where things lie in memory, who starts first and
+picks is what is left to chance on a real machine: where things lie in memory, which task starts first and
 when, and some ns of each wakeup. So everything is measured with several seeds; and where two states of
 the scheduler are compared, one of them is measured twice, with other seeds: both are the baseline.
 """
