@@ -37,6 +37,8 @@ def command(args):
                         "TESTS": " ".join(dict.fromkeys(f.test for f in FEATURES))},
                        timeout=SECONDS)
     text, problems = page(m, kernel.release(build), result)
+    if problems:
+        print(result.ktap, file=sys.stderr, flush=True)  # with the figures that a failed test looked at
     say(text)
     return 1 if problems else 0
 
