@@ -3,10 +3,9 @@
 it says where its figures are from."""
 
 import dataclasses
-import tomllib
 from dataclasses import dataclass
 
-from kit import paths
+from kit import paths, toml
 from kit.process import Error
 from kit.vm import machine
 
@@ -99,12 +98,9 @@ def scaled(m, scale):
 def load(name):
     """Read machines/caches/NAME.toml; Error that names the table and key for what is wrong."""
     path = paths.CACHES / f"{name}.toml"
-    try:
-        values = tomllib.loads(path.read_text())
-    except OSError:
-        raise Error(f"no caches called {name}; there are: {', '.join(names())}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Error(f"{path}: not TOML: {error}") from None
+    if not path.is_file():
+        raise Error(f"no caches called {name}; there are: {', '.join(names())}")
+    values = toml.read(path)
     try:
         return _check(name, values)
     except Error as error:

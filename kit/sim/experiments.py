@@ -15,11 +15,10 @@ import shutil
 import textwrap
 import threading
 import time
-import tomllib
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from kit import settings
+from kit import settings, toml
 from kit.paths import BUILD, RESULTS, SERIES
 from kit.process import Error, lock, say
 from kit.results import report, store, tables, verdict
@@ -65,13 +64,7 @@ class Row:
 def rows(path=None):
     """Read the table of experiments; give its Rows in order. Error that names what is wrong."""
     path = path or TABLE
-    try:
-        found = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Error(f"{path}: not TOML: {error}") from None
-    return [row for name, values in found.items() for row in _rows_of(path.name, name, values)]
+    return [row for name, values in toml.read(path).items() for row in _rows_of(path.name, name, values)]
 
 
 def _rows_of(file, name, values):

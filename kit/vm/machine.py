@@ -5,11 +5,10 @@ expected() never asks a kernel: tests compare what a kernel reports with it.
 """
 
 import dataclasses
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit import paths
+from kit import paths, toml
 from kit.process import Error
 
 # CPUs that share a cache are one L2 group if they are at most this many, or the threads of a core.
@@ -177,12 +176,7 @@ def load(name_or_path):
         if not path.is_file():
             raise Error(f"no machine called {name_or_path}; there are: {', '.join(names())}; and for "
                         f"the simulation: {', '.join(names(paths.SIMULATED))}")
-    try:
-        values = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Error(f"{path}: not TOML: {error}") from None
+    values = toml.read(path)
     try:
         return _check(path.stem, values)
     except Error as error:
