@@ -106,6 +106,16 @@ def test_splat_and_timeout_are_on_the_page():
     assert len(problems) == 2 and "and there" in text and "too late" in text
 
 
+@pytest.mark.parametrize("bad", [False, True])
+def test_failure_shows_what_the_selftests_printed(bad, monkeypatch, capsys):
+    text = stream(machine.load("two-ccx"), **({"ok 1 rubbish": "not ok 1 rubbish"} if bad else {}))
+    monkeypatch.setattr(demo.kernel, "build", lambda build: None)
+    monkeypatch.setattr(demo.kernel, "release", lambda build: RELEASE)
+    monkeypatch.setattr(demo.guest, "run", lambda *args, **options: Result("", text, 7.0, True, 0))
+    assert demo.command(None) == bad
+    assert (text in capsys.readouterr().err) == bad
+
+
 def test_skip_is_shown_but_not_on_the_default_machine():
     text, problems = make("one-llc", skip="one group is all of the LLC")
     assert not problems and text.count("one group is all of the LLC") == len(FEATURES)

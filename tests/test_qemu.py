@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from kit import apt, paths
+from kit import apt, paths, toml
 from kit.process import sh
 from kit.vm import qemu
 
@@ -139,7 +139,7 @@ def test_broken(system):
 
 def test_pin_is_complete():
     """What is pinned is what results/ were measured with, and can be had from elsewhere."""
-    pin = qemu.tomllib.loads(qemu.PIN.read_text())
+    pin = toml.read(qemu.PIN)
     assert {deb["package"] for deb in pin["deb"]} == {
         "qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios"}
     for deb in pin["deb"]:

@@ -189,12 +189,13 @@ def test_threads_with_parts_of_their_own_share_nothing(regions):
     its LLC, and those of the kernel do."""
     alone, shared = (transfers.hottest([regions[task]], transfers.known("stack"))["functions"]
                      for task in (APART, PINNED))
-    print(f"{regions[APART].value:.0f} steps/ms, shared {regions[PINNED].value:.0f}", alone[:3], shared[:3])
+    print(f"{regions[APART].value:.0f} steps/ms, shared {regions[PINNED].value:.0f}", alone[:3], shared[:3],
+          simulate.figures(regions[APART], SMALL))
     assert regions[APART].value > 2 * regions[PINNED].value
     # In both, the same time is looked at.
     moved = [dict((row[0], sum(row[1:])) for row in rows).get("sharer", 0) / regions[task].value
              for rows, task in ((alone, APART), (shared, PINNED))]
-    assert moved[0] < moved[1] / 10
+    assert moved[0] < moved[1] / 20
 
 
 def test_clock_of_the_guest_is_simulated_time(regions):

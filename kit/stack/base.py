@@ -10,11 +10,10 @@ import hashlib
 import os
 import re
 import shutil
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit import apt, pinned, settings
+from kit import apt, pinned, settings, toml
 from kit.paths import SERIES
 from kit.process import Error, git, lock, say, sh, warn
 
@@ -48,10 +47,10 @@ class Source:
 def pin(series=SERIES) -> Source:
     """The pinned source, from base.toml."""
     try:
-        values = tomllib.loads(series.pin.read_text())
+        values = toml.read(series.pin)
         return Source(DEBIAN + values["version"], None, values["sha256"], values.get("suite", ""),
                       tuple(values.get("urls", ())))
-    except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
+    except (Error, KeyError) as error:
         raise Error(f"{series.pin}: no version and sha256 of the base ({error})") from error
 
 

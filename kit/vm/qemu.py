@@ -11,12 +11,11 @@ its backports.
 
 import re
 import shutil
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from kit import apt, paths, pinned
+from kit import apt, paths, pinned, toml
 from kit.process import Error, lock, say, sh
 
 PROGRAM = "qemu-system-x86_64"
@@ -83,7 +82,7 @@ def _fetched():
 
 def _fetch(work, root):
     """Unpack the pinned QEMU, and what it needs from the release, into root."""
-    pin = tomllib.loads(PIN.read_text())
+    pin = toml.read(PIN)
     uri, release = apt.archive()
     if release != pin["release"]:
         raise Error(f"the pinned QEMU is for Debian {pin['release']}, this is {release}")
