@@ -45,6 +45,26 @@ FEATURES = (
             "than the base slice and would run at once on the target CPU.",
             "short requests with a custom slice on an LLC of many CPUs",
             "sis_fast", False),
+    Feature("UTIL_FITS_CAPACITY", "off",
+            "Let a wakee with several wakers, or in a busy LLC, have its target, previous or recently "
+            "used CPU although that is busy, if the CPU has capacity to spare for it.",
+            "many tasks wake each other in turn, and migrations cost more than waiting",
+            "wake_place", True),
+    Feature("SELECT_BIAS_PREV", "off",
+            "Let a wakee with several wakers, or in a busy LLC, have its previous CPU rather than the "
+            "target, above all if no CPU of the LLC is idle.",
+            "as UTIL_FITS_CAPACITY, alone or with it",
+            "wake_place", True),
+    Feature("WAKE_RECENT_IDLE", "off",
+            "Let any wakee have its target, previous or recently used CPU if that left idle less than 1 ms "
+            "ago and has at most 4 tasks.",
+            "as UTIL_FITS_CAPACITY; not for requests and responses between two tasks",
+            "wake_place", True),
+    Feature("WAKE_RATE_LIMIT", "off",
+            "Do not let a wakeup migrate a task that a wakeup has migrated less than "
+            "`wake_migration_us` ago.",
+            "migrations by wakeups are too many, whatever their cause",
+            "wake_place", False),
     Feature("SCHED_CACHE", "on",
             "Track, for each process with several threads, the LLC in which they run most: their "
             "preferred LLC.",

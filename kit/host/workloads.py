@@ -161,6 +161,8 @@ class Primary:
     reason: str
 
 
+KNOWN = ("UTIL_FITS_CAPACITY", "SELECT_BIAS_PREV")
+PLACED = (*KNOWN, "WAKE_RECENT_IDLE", "WAKE_RATE_LIMIT")
 QUEUED = ("TTWU_QUEUE_L2", "TTWU_QUEUE_L2_ON_CPU")
 DELAYED = ("TTWU_QUEUE_L2_DELAYED",)
 PRIMARY = (
@@ -176,6 +178,13 @@ PRIMARY = (
             "-1 % at half as many clients as CPUs: must do no harm (Chen Yu, LKML 2024-05-07)"),
     Primary("{network}-{three_quarters}-slice", ("SIS_FAST",), "+92 % at 180 of 240 CPUs, the same"),
     Primary("{network}-{cpus}-slice", ("SIS_FAST",), "+43 % at 240 of 240 CPUs, the same"),
+    Primary("hackbench/threads-pipe-{groups}g", PLACED,
+            "49 s on a 9654 to 40 with UTIL_FITS_CAPACITY, 49 with SELECT_BIAS_PREV, 29 with both, 34 with "
+            "idle kept for 1 ms; 62 to 45 with the rate limit (M. Desnoyers, LKML 2023-07 to 10)"),
+    Primary("tbench/{half}", PLACED,
+            "the known loss: -9 % with 128 clients on 2 x 64 cores of Milan (K. P. Nayak, LKML 2023-10-27)"),
+    Primary("schbench/{half}/wake-p99", KNOWN,
+            "the known loss: -72 % with 256 workers, the same mail"),
     Primary("perf/pipe-threads", ("SCHED_CACHE", "SCHED_CACHE_WAKE"),
             "what the accounting costs a round trip of threads: mainline +2.5 to +6 % instructions"),
     Primary("hackbench/threads-pipe-{groups}g", ("SCHED_CACHE",),
