@@ -26,6 +26,7 @@ DEPS ?=
 tiers_tree := tree
 tiers_export := tree
 tiers_refresh := tree
+tiers_bundle := tree
 tiers_kernel := tree kernel
 tiers_boot := tree kernel boot
 tiers_shell := $(tiers_boot)
@@ -49,8 +50,8 @@ tiers_deps := $(tiers_test)
 TIERS := $(sort $(foreach goal,$(MAKECMDGOALS),$(tiers_$(goal))))
 
 .DEFAULT_GOAL := help
-.PHONY: help settings deps tree export refresh kernel boot shell selftest stress soak checks litmus bench-cost \
-	bench-host bench-host-dir calibrate report sim sim-all sim-validate test test-fast test-patches test-boot test-long \
+.PHONY: help settings deps tree export refresh bundle kernel boot shell selftest stress soak checks litmus \
+	bench-cost bench-host bench-host-dir calibrate report sim sim-all sim-validate test test-fast test-patches test-boot test-long \
 	clean distclean
 
 help: ## this list
@@ -73,6 +74,9 @@ export: deps ## write that tree's commits back to patches/
 
 refresh: deps ## move the series to the newest base, or to LINUX=, patch by patch
 	@$(KIT) refresh
+
+bundle: deps ## the patches as one tarball in build/6.12/bundle, for patch, quilt, git am and git fetch
+	@$(KIT) bundle
 
 kernel: deps ## build a kernel: BUILD=stack, base (no patches), nocache, debug (lockdep) or kasan
 	@$(KIT) kernel
@@ -138,7 +142,7 @@ test-long: deps ## soak and validation of the simulation (hours)
 	@$(KIT) test-long
 
 clean: ## remove what was built; the git tree and the downloads stay
-	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache debug kasan validate checks guest *-types *.log) \
+	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache debug kasan validate checks guest bundle *-types *.log) \
 		$(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it

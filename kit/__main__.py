@@ -16,6 +16,7 @@ COMMANDS = (
     ("tree", "kit.stack.patches", "apply the patches to the base, one commit a patch"),
     ("export", "kit.stack.patches", "write the tree's commits back to patches/"),
     ("refresh", "kit.stack.patches", "move the series to a newer base, reporting patch by patch"),
+    ("bundle", "kit.stack.bundle", "one tarball with the patches, for people without this repository"),
     ("kernel", "kit.vm.kernel", "configure and build a kernel"),
     ("boot", "kit.demo", "boot the kernel, toggle every feature, show what each one changes"),
     ("shell", "kit.vm.guest", "a prompt in the guest"),

@@ -16,7 +16,7 @@ from typing import Callable
 from kit.process import Error
 
 # The commands that use a git tree of the kernel, and of these the ones that build a kernel.
-TREE = ("base", "tree", "export", "refresh", "kernel", "boot", "shell", "selftest", "stress", "soak",
+TREE = ("base", "tree", "export", "refresh", "bundle", "kernel", "boot", "shell", "selftest", "stress", "soak",
         "checks", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
 GUEST = ("boot", "shell", "selftest", "stress", "soak")
 TESTS = ("test", "test-fast", "test-patches", "test-boot", "test-long")
@@ -76,6 +76,8 @@ def name(text):
 def words(text):
     """Parse a list of words into a tuple."""
     return tuple(text.split())
+
+
 
 
 def factors(text):
