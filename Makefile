@@ -34,6 +34,7 @@ tiers_selftest := $(tiers_boot)
 tiers_stress := $(tiers_boot)
 tiers_soak := $(tiers_boot)
 tiers_checks := tree kernel check cross
+tiers_mail := tree
 tiers_litmus := tree
 tiers_bench-cost := $(tiers_boot)
 tiers_bench-host-dir := tree
@@ -50,7 +51,7 @@ tiers_deps := $(tiers_test)
 TIERS := $(sort $(foreach goal,$(MAKECMDGOALS),$(tiers_$(goal))))
 
 .DEFAULT_GOAL := help
-.PHONY: help settings deps tree export refresh bundle kernel boot shell selftest stress soak checks litmus \
+.PHONY: help settings deps tree export refresh bundle kernel boot shell selftest stress soak checks mail litmus \
 	bench-cost bench-host bench-host-dir calibrate report sim sim-all sim-validate test test-fast test-patches test-boot test-long \
 	clean distclean
 
@@ -98,6 +99,9 @@ soak: deps ## workloads with and without aggregation in the guest, and 5 minutes
 
 checks: deps ## compile, checkpatch and sparse for each patch; the other configurations
 	@$(KIT) checks
+
+mail: deps ## the series as mails in a directory, for SENDER='Name <address>' to send: docs/submitting.md
+	@$(KIT) mail
 
 litmus: deps ## the stack's litmus tests against the kernel's memory model (fetches herd7)
 	@$(KIT) litmus

@@ -17,7 +17,7 @@ from kit.process import Error
 
 # The commands that use a git tree of the kernel, and of these the ones that build a kernel.
 TREE = ("base", "tree", "export", "refresh", "bundle", "kernel", "boot", "shell", "selftest", "stress", "soak",
-        "checks", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
+        "checks", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
 GUEST = ("boot", "shell", "selftest", "stress", "soak")
 TESTS = ("test", "test-fast", "test-patches", "test-boot", "test-long")
 # What a command-line variable of make's may be called that is no setting of the kit.
@@ -78,6 +78,11 @@ def words(text):
     return tuple(text.split())
 
 
+def person(text):
+    """Parse "Name <address>"."""
+    if not re.fullmatch(r"[^\s<>@][^<>@]* <[^\s<>@]+@[^\s<>@]+>", text):
+        raise ValueError("'Name <address>'")
+    return text
 
 
 def factors(text):
@@ -115,8 +120,8 @@ SETTINGS = (
             ("bench-cost",)),
     Setting("PROFILE", str, "", "row of the cost table, or ROW,COLUMN: list its instructions by"
             " function instead of measuring", ("bench-cost",)),
-    Setting("SHORT", switch, False, "1: a short run, to see that it works",
-            ("bench-cost", "bench-host", "calibrate")),
+    Setting("SHORT", switch, False, "1: a short run, to see that it works; checks: only gcc, checkpatch and"
+            " the selftests, in one configuration", ("bench-cost", "bench-host", "calibrate", "checks")),
     Setting("FULL", switch, False, "1: run all workloads in all states, as long as the authors of the"
             " patches did (default: about an hour, each feature on its primary figures); sim-validate: all"
             " rows", ("bench-host", "sim-validate")),
@@ -142,6 +147,10 @@ SETTINGS = (
             ("bench-host", "calibrate")),
     Setting("DIR", str, "", "directory to make (default: bench-host in the build directory)",
             ("bench-host-dir",)),
+    Setting("SENDER", person, "", "'Name <address>' of the person who will send the mails", ("mail",)),
+    Setting("VERSION", number(1, 99), 1, "version of the series, for the subjects: [PATCH v2 ...]", ("mail",)),
+    Setting("SIGN", switch, False, "1: add the sender's Signed-off-by, which certifies the origin of the"
+            " patches", ("mail",)),
     Setting("FROM", str, "", "directory with results (default: results/)", ("report",)),
     Setting("BASE", str, "", "release of the kernel that other kernels are compared with",
             ("report",)),

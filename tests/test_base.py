@@ -2,6 +2,7 @@
 """The sources of the base, and those that are refused."""
 
 import dataclasses
+import shutil
 import tarfile
 
 import pytest
@@ -31,6 +32,25 @@ def test_deb_is_imported_once_and_names_itself(toy, capsys):
     again = capsys.readouterr().out
     assert again == ""
     print(f"the base commit: {subject}; the second make tree did nothing, without the .deb")
+
+
+def test_other_series_takes_the_base_from_the_tree_that_has_it(toy, capsys):
+    """Without the .deb; and not the patches of the tree that it is taken from."""
+    deb = toy.make_deb()
+    base.write_pin(deb, toy.series)
+    patches.tree(toy.series)
+    toy.commit("one: Change it", "kernel/one.c", "int one_7;", "int one_7 = 7;")
+    deb.path.unlink()
+    other = dataclasses.replace(toy.series, name="6.12/other")
+    other.patches.mkdir()
+    capsys.readouterr()
+    patches.tree(other)
+    print(capsys.readouterr().out)
+    assert git(other.linux, "rev-parse", "HEAD").out.strip() == toy.git("rev-parse", "base")
+    assert not git(other.linux, "status", "--porcelain").out
+    assert git(other.linux, "branch", "--format=%(refname:short)").out.split() == ["stack"]
+    shutil.rmtree(toy.linux)
+    assert git(other.linux, "fsck", "--connectivity-only").status == 0
 
 
 def test_wrong_sha256_is_refused_and_removed(toy):

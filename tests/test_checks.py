@@ -2,11 +2,12 @@
 """The checks of the series, and that each of them can fail."""
 
 import re
+import sys
 
 import pytest
 
-from kit.paths import SERIES
-from kit.process import git
+from kit.paths import ROOT, SERIES
+from kit.process import git, sh
 from kit.stack import checks, patches
 from kit.stack.base import IDENTITY
 
@@ -63,6 +64,20 @@ def test_new_files_are_in_maintainers():
 @pytest.mark.parametrize("config", checks.CONFIGURATIONS, ids=lambda config: config.name)
 def test_stack_compiles_with(config):
     verdict(checks.compiles(config))
+
+
+@pytest.mark.patches
+@COMPILES
+@pytest.mark.parametrize("name", patches.others())
+def test_each_other_series(name):
+    """Its patches apply cleanly, compile without new warnings, and have no findings of checkpatch; the
+    selftests build. By way of the command, because this process is about the default series."""
+    env = {setting: None for setting in ("TESTS", "BUILD", "LINUX", "SERIES", "SHORT")}
+    done = sh([sys.executable, "-m", "kit", "checks", f"SERIES={name}", "SHORT=1"], env=env, cwd=ROOT,
+              capture=True, check=False)
+    print(done.out, done.err)
+    assert done.status == 0
+    assert done.out.count("  applies") == done.out.count("  checkpatch") > 0
 
 
 # ---- that the checks can fail ----

@@ -4,7 +4,9 @@
 import pytest
 
 from kit import demo
+from kit.paths import Series
 from kit.sim import validate
+from kit.stack import patches
 from kit.vm import guest, kernel, ktap, machine
 
 pytestmark = pytest.mark.long
@@ -25,3 +27,24 @@ def test_soak():
 def test_validation():
     """`make sim-validate`: each short row is reproduced, or is a known gap."""
     assert validate.command(None) == 0
+
+
+# Two LLCs of 8 cores with SMT: in smaller ones, the policy leaves little to see.
+MAINLINE_MACHINE = "spr-32"
+
+
+@pytest.mark.parametrize("name", patches.others())
+def test_selftests_of_other_series(name):
+    """They pass in the kernel of the series, and without its patches those that it adds fail."""
+    m, stack, base = machine.load(MAINLINE_MACHINE), f"{name}/stack", f"{Series(name).base}/base"
+    failed = {}
+    for build in (stack, base):
+        kernel.build(build)
+        result = guest.run(m, build, "selftest", timeout=guest.SELFTEST_SECONDS, userland=stack)
+        assert not result.failures()
+        tests = ktap.parse(result.ktap)
+        print(build, result.ktap, f"{result.seconds:.0f} s")
+        failed[build] = {test.name.removeprefix("selftests: sched: ") for test in tests.tests
+                         if test.status == ktap.FAIL}
+    assert not failed[stack]
+    assert failed[base] and all(test.startswith("cache_") for test in failed[base])

@@ -192,6 +192,10 @@ def ensure(series=SERIES, source=None) -> str:
                     check=False)
         if known.status == 0:
             return known.out.strip()
+    if not have:
+        commit = _adopt(series, source)
+        if commit:
+            return commit
     if source.name.startswith(DEBIAN):
         source = fetch(source, series)
     return _import(series, source, first=have is None)
@@ -223,6 +227,30 @@ def _unhide(directory):
     if ignore.exists():
         lines = ignore.read_text().splitlines(keepends=True)
         ignore.write_text("".join(line for line in lines if line not in ("/*\n", "!/debian/\n")))
+
+
+def _adopt(series, source) -> str:
+    """Make the tree of a series from that of another series which has imported `source`; the commit
+    id, "" if there is none. Objects are hard links, so this takes no space but for the files."""
+    for other in sorted(series.build.glob(f"{series.base}*/linux")):
+        commit = git(other, "rev-parse", "-q", "--verify", tag(source) + "^{commit}",
+                     check=False).out.strip()
+        if not commit:
+            continue
+        say(f"taking {source.name} from {other}")
+        part = series.work / "linux.part"
+        shutil.rmtree(part, ignore_errors=True)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        git(other, "clone", "-q", "--local", "--no-checkout", "--no-tags", other, part)
+        git(part, "remote", "remove", "origin")
+        git(part, "config", "core.compression", "0")
+        git(part, "config", "gc.auto", "0")
+        for name in (tag(source), "base"):
+            git(part, "tag", "-f", name, commit)
+        git(part, "checkout", "-q", "-f", "-B", "stack", commit)
+        part.rename(series.linux)
+        return commit
+    return ""
 
 
 def _import(series, source, first) -> str:

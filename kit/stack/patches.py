@@ -100,6 +100,12 @@ def listed(series=SERIES) -> list[str]:
     return [entry.name for entry in read_order(series).entries]
 
 
+def others(root=SERIES.root) -> list[str]:
+    """The names of all series with patches but the default one, such as "7.3/leave-llc"."""
+    names = [str(order.parent.relative_to(root)) for order in sorted(root.glob("**/series"))]
+    return [name for name in names if name != settings.default("SERIES")]
+
+
 def tree(series=SERIES, linux=None) -> Path:
     """Make the tree equal to the patches on the wanted base; its path.
 
