@@ -374,7 +374,7 @@ def test_default_run_measures_primary_figures_in_about_an_hour():
         print(name, *subjects)
     assert by_name["hackbench/threads-pipe-32g"] == [
         "off", "off again", "TTWU_QUEUE_L2", "TTWU_QUEUE_L2_ON_CPU", "TTWU_QUEUE_L2_DELAYED",
-        "SCHED_CACHE"]
+        "UTIL_FITS_CAPACITY", "SELECT_BIAS_PREV", "WAKE_RECENT_IDLE", "WAKE_RATE_LIMIT", "SCHED_CACHE"]
     assert "pi_stress" not in by_name and "SIS_FAST" in by_name["netperf/TCP_RR-384-slice"]
     assert all(len(subjects) > 2 for subjects in by_name.values())
     for feature in measure.FEATURES:
@@ -850,6 +850,12 @@ def bench_files(directory):
     portable.pack(directory / "bench")
     files = {f"bench/{path.relative_to(directory / 'bench')}": path
              for path in sorted((directory / "bench").rglob("*")) if path.is_file()}
+    return files | python_files(directory, [shutil.which("hackbench")])
+
+
+def python_files(directory, others=()):
+    """Return the files that a guest needs to run python and other programs, as guest.run() takes them.
+    The guest needs PYTHONHOME=/usr. directory: for the archive of python's library."""
     library = Path(sysconfig.get_path("stdlib"))
     version = sysconfig.get_config_var("py_version_nodot")
     archive = directory / f"python{version}.zip"
@@ -859,11 +865,11 @@ def bench_files(directory):
             zipped.writepy(path, filterfunc=lambda name: "/test/" not in name)
     extension = Path(sysconfig.get_path("platstdlib")) / "lib-dynload"
     programs = {"bin/python3": Path("/usr/bin/python3").resolve(),
-                "bin/hackbench": Path(shutil.which("hackbench"))}
+                **{f"bin/{Path(path).name}": Path(path) for path in others}}
     for name in ("_contextvars", "_ctypes", "_decimal"):
         found = next(extension.glob(f"{name}.cpython*.so"))
         programs[f"usr/lib/python{sysconfig.get_python_version()}/lib-dynload/{found.name}"] = found
-    files |= programs | {f"usr/lib/{archive.name}": archive}
+    files = programs | {f"usr/lib/{archive.name}": archive}
     for program in programs.values():
         out = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
         for path in re.findall(r"(/\S+) \(0x", out):

@@ -1,0 +1,30 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# The job of tests/test_llcstat.py: run tools/llcstat, as /bin/llcstat, beside a process that fits into
+# an LLC and one that does not, and print what it prints, each line behind "# NAME ".
+
+export PYTHONHOME=/usr COLUMNS=110
+
+# run NUMBER NAME ARGUMENT...: run llcstat and print its output behind NAME.
+run() {
+	number=$1 name=$2
+	shift 2
+	python3 /bin/llcstat "$@" > /tmp/out 2>&1
+	status=$?
+	sed "s/^/# $name /" /tmp/out
+	[ $status = 0 ] && echo "ok $number $name" || echo "not ok $number $name # exit=$status"
+}
+
+echo "TAP version 13"
+echo "1..3"
+# An unpatched kernel runs this, too.
+echo 1 > /proc/sys/kernel/sched_schedstats
+workload 1 windows=1 window_ms=60000 sharing 1 3 512 100 60000 > /tmp/fits 2>&1 &
+workload 1 windows=1 window_ms=60000 sharing 1 2 65536 100 60000 > /tmp/large 2>&1 &
+sleep 3
+run 1 text --record /tmp/record
+# The one with three threads: they are in a child of the process that was started.
+run 2 pid --pid "$(awk '$2 == "workload" && $3 == 3 { print $1 }' /tmp/out)"
+run 3 watch --watch 1 --count 1
+sed 's/^/# record /' /tmp/record
+sed 's/^/# workload /' /tmp/fits /tmp/large

@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""tools/llcstat: on recordings of guests (tests/recorded/) and changes to them, and in a guest.
+
+A recording is what `llcstat --record` wrote in a guest on machine two-ccx beside two processes that the job
+guest/jobs/llcstat.sh starts, without the processes of one thread.
+"""
+
+import ast
+import errno
+import importlib.machinery
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from kit.paths import ROOT
+from kit.vm import guest, kernel, ktap, machine
+from test_host import python_files
+
+TOOL = ROOT / "tools/llcstat"
+RECORDED = ROOT / "tests/recorded"
+SCHED = "/sys/kernel/debug/sched"
+FITS, LARGE = 128, 126
+
+
+def load():
+    """Import the program, whose name has no suffix."""
+    loader = importlib.machinery.SourceFileLoader("llcstat", str(TOOL))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("llcstat", loader))
+    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+    loader.exec_module(module)
+    sys.dont_write_bytecode = before
+    return module
+
+
+llcstat = load()
+
+
+def recorded(name="6.12", changes=None, without=()):
+    """The Recording of a kernel; changes: {path: text or errno, or function of the text}; without:
+    beginnings of the paths to leave out."""
+    files = llcstat.Recording((RECORDED / f"llcstat-{name}.txt").read_text())
+    for path in [path for path in files.files if path.startswith(tuple(without))]:
+        del files.files[path]
+    for path, change in (changes or {}).items():
+        files.files[path] = change(files.files[path]) if callable(change) else change
+    return files
+
+
+def shown(files, root=True, **options):
+    """The lines that are shown of a recording."""
+    lines = llcstat.render(llcstat.gather(files, options.get("pid"), root), **options)
+    print(*lines, sep="\n")
+    return lines
+
+
+def of(seen, pid):
+    """The process in what gather() returned."""
+    return next(one for one in seen["processes"] if one["pid"] == pid)
+
+
+def replaced(old, new):
+    """A function that replaces a text that must be there."""
+    def change(text):
+        assert old in text
+        return text.replace(old, new)
+    return change
+
+
+# ---- the patched kernel ----
+
+def test_patched_kernel():
+    lines = [re.sub(" +", " ", line).strip() for line in shown(recorded())]
+    assert "LLC CPUS SIZE NODE PREFER HOME L2-GROUPS" in lines
+    assert "0 0-7 16M 0 3 3 4" in lines and "1 8-15 16M 0 0 0 4" in lines
+    assert "balancer: tried=1 migrated=1 failed=0 refused=4" in lines
+    assert "queued 4 43 30" in lines and "locked 1 11 9" in lines
+    assert "128 workload 3 2.8 0 100% 3 open 2.8 3.2 4 1 0:3" in lines
+    assert "126 workload 2 1.9 1 100% 0 footprint 67M 16M 2 0 1:2" in lines
+    text = "\n".join(lines)
+    assert "SCHED_CACHE_LB" in text.partition("bits off")[0]
+    assert "SCHED_CACHE_WAKE" in text.partition("bits off")[2]
+    assert "aggr_tolerance=1" in text and "base_slice_ns=2800000" in text
+
+
+def test_json_has_the_same():
+    done = subprocess.run([sys.executable, TOOL, "--json", "--from", RECORDED / "llcstat-6.12.txt"],
+                          check=True, capture_output=True, text=True)
+    seen = json.loads(done.stdout)
+    assert [one["cpus"] for one in seen["llcs"]] == ["0-7", "8-15"]
+    assert seen["features"]["SCHED_CACHE"] is True and seen["features"]["SIS_FAST"] is False
+    assert seen["wakeups"]["queued_llc"] == 43 and seen["balance"]["refused"] == 4
+    large = of(seen, LARGE)
+    assert large["gates"] == {"footprint": 2} and large["limit"] == 16 << 20
+    assert large["runtime_us"]["0"] == 0 and large["last_ran"] == {"1": 2}
+    assert [one["tid"] for one in of(seen, FITS)["list"]] == [128, 129, 130]
+    assert all(one["preferred_llc"] == 0 for one in of(seen, FITS)["list"])
+    assert seen["notes"] == []
+
+
+def test_one_process():
+    lines = shown(recorded(changes={f"/proc/{LARGE}/task/{LARGE}/status": "Cpus_allowed_list:\t0-3,8\n"}),
+                  pid=LARGE)
+    assert ("workload (126) is not aggregated: gate footprint, value 67M, limit 16M; 0 of 2 threads follow"
+            " LLC 1.") in lines
+    assert "Runtime of the last epochs: LLC 1 100%" in lines
+    [leader] = [line for line in lines if line.split()[:1] == [str(LARGE)]]
+    assert leader.split()[-1] == "0-3,8" and "footprint" in leader
+    assert any("workload (128) may be aggregated: gate open" in line
+               for line in shown(recorded(), pid=FITS))
+
+
+def test_what_a_later_kernel_may_add():
+    """Another gate, bit, knob, path of wakeups and column of llcs are shown under the kernel's names."""
+    task = f"/proc/{LARGE}/task/{LARGE}/sched"
+    lines = shown(recorded(changes={
+        task: lambda text: re.sub(r"footprint(\n.*: +)\d+(\n.*: +)\d+", r"sharing\g<1>17\g<2>25", text),
+        f"{SCHED}/features": lambda text: text.strip() + " NO_SCHED_CACHE_SAMPLE\n",
+        f"{SCHED}/llc_balancing/sharing_pct": "33\n",
+        f"{SCHED}/llc_balancing/a_table": "a b\n1 2\n",
+        f"{SCHED}/llc_balancing/llcs": lambda text: text.replace("home\n", "home away\n").replace(
+            " 3 3\n", " 3 3 17\n").replace(" 0 0\n", " 0 0 0\n"),
+        f"{SCHED}/wakeup_stats": lambda text: re.sub(r"(\d)$", r"\1 5", text.replace(
+            " sis_scans", " sis_scans", 1), flags=re.M).replace("sis_aborts", "sis_aborts new_remote", 1)}))
+    text = re.sub(" +", " ", "\n".join(lines))
+    # Gates differ between the threads; of two that are as frequent, the first thread's is shown.
+    assert "sharing+ 17 25" in text
+    assert "SCHED_CACHE_SAMPLE" in text and "sharing_pct=33" in text and "a_table" not in text
+    assert "HOME AWAY" in text and "0 0-7 16M 0 3 3 17 4" in text
+    assert "\nnew - - 80" in text
+
+
+def test_a_leader_that_has_exited():
+    """It has no group any more; that of another thread is shown."""
+    path = f"/proc/{FITS}/task/{FITS}/sched"
+    seen = llcstat.gather(recorded(changes={path: lambda text: "".join(
+        line for line in text.splitlines(True) if "cache." not in line)}))
+    assert of(seen, FITS)["preferred_llc"] == 0 and of(seen, FITS)["gates"] == {"open": 2}
+
+
+def test_a_process_that_ends_while_it_is_read():
+    path = f"/proc/{LARGE}"
+    files = recorded(changes={f"{path}/task/{tid}/{name}": errno.ESRCH for tid in (126, 141)
+                              for name in ("stat", "sched")})
+    assert [one["pid"] for one in llcstat.gather(files)["processes"]] == [FITS]
+    with pytest.raises(llcstat.Failed, match="there is no process 126"):
+        llcstat.gather(files, LARGE)
+
+
+def test_names_of_programs():
+    path = f"/proc/{FITS}/stat"
+    seen = llcstat.gather(recorded(changes={path: replaced("(workload)", "(a) R (1 \x1b[2J\n)")}))
+    assert of(seen, FITS)["comm"] == "a) R (1 ?[2J?"
+
+
+# ---- rates ----
+
+def test_rates():
+    """What happened between two looks, in a second: counters that wrap around, a thread that is new, and a
+    process that has the PID of another one."""
+    tid = next(one["tid"] for one in of(llcstat.gather(recorded()), FITS)["list"] if one["tid"] != FITS)
+    old = llcstat.gather(recorded(without=[f"/proc/{FITS}/task/{tid}/"]))
+    new = llcstat.gather(recorded())
+    old["time"], new["time"] = 100, 102
+    old["wakeups"]["queued_llc"] = (1 << 32) - 7
+    old["balance"]["refused"] = 0
+    leader = of(old, FITS)["list"][0]
+    leader["across"], leader["ticks"] = 0, leader["ticks"] - 30
+    for one in of(new, FITS)["list"]:
+        one["across"], one["within"] = (9, 4) if one["tid"] == tid else (5, 0)
+    of(old, LARGE)["start"] -= 1
+    for own in of(new, LARGE)["list"]:
+        own["ticks"] = 50
+    diff = llcstat.since(old, new)
+    assert diff["seconds"] == 2 and diff["wakeups"]["queued_llc"] == 50 and diff["balance"]["refused"] == 4
+    own = {one["tid"]: one for one in of(diff, FITS)["list"]}
+    assert own[FITS]["across"] == 5 and own[FITS]["ticks"] == 30
+    assert own[tid]["across"] == 9 and own[tid]["within"] == 4
+    assert of(diff, LARGE)["ticks"] == 100
+    lines = llcstat.render(diff, sort="cpu")
+    print(*lines, sep="\n")
+    assert lines[0].endswith("2 LLCs, per second over 2.0 s")
+    # A terminal may have no space for the rest.
+    assert lines[2].split()[:2] == ["PID", "COMMAND"]
+    assert re.search(r"^queued +\d+ +25 ", "\n".join(lines), re.M) and "refused=2" in "\n".join(lines)
+    [row] = [line.split() for line in lines if line.startswith("126 ")]
+    assert row[3] == "50"
+
+
+def test_sort_and_top():
+    seen = llcstat.gather(recorded())
+    first = {key: next(line for line in llcstat.render(seen, sort=key) if "workload" in line).split()[0]
+             for key in llcstat.SORT}
+    print(first)
+    assert first["running"] == first["threads"] == first["across"] == "128" and first["pid"] == "126"
+    lines = llcstat.render(seen, top=1)
+    assert sum("workload" in line for line in lines) == 1 and "... and 1 more" in lines
+    assert "... and" not in "\n".join(llcstat.render(seen, top=0))
+
+
+def test_watch_on_this_host():
+    """A program with two threads here, whatever kernel this is."""
+    go = threading.Event()
+    other = threading.Thread(target=go.wait)
+    other.start()
+    try:
+        done = subprocess.run([sys.executable, TOOL, "--watch", "0.1", "--count", "2", "--json"],
+                              capture_output=True, text=True, check=True, timeout=60)
+    finally:
+        go.set()
+    looks = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(looks) == 2 and all(0.1 <= one["seconds"] < 30 for one in looks)
+    assert all(one["processes"] and one["llcs"] for one in looks)
+
+
+# ---- other kernels, and less than all ----
+
+def test_mainline():
+    """7.3 has bits and knobs, and no list of LLCs and preferences."""
+    lines = shown(recorded("7.3"))
+    text = re.sub(" +", " ", "\n".join(lines))
+    assert "\n 0 0-7 16M 0\n" in text and "aggr_tolerance=1" in text and "enabled=1" in text
+    assert "the kernel does not list its own" in text and "No process shows a preferred LLC" in text
+    assert "balancer:" not in text and "WAKEUPS" not in text
+    assert re.search(r"PID COMMAND THR LAST RAN\n ?\d+ workload 3 0:3\n", text)
+
+
+def test_kernel_without_cache_aware_scheduling():
+    text = "\n".join(shown(recorded("7.3", without=[f"{SCHED}/llc_balancing"])))
+    assert "This kernel has no cache-aware scheduling" in text and "knobs:    base_slice_ns" in text
+
+
+@pytest.mark.parametrize("code, root, lockdown, says", [
+    (errno.EACCES, False, None, "Only root may read debugfs"),
+    (errno.EPERM, True, "none [integrity] confidentiality", "The kernel is locked down (integrity)"),
+    (errno.EPERM, True, "[none] integrity confidentiality", "Operation not permitted"),
+    (errno.ENOENT, True, None, "debugfs is not mounted"),
+])
+def test_without_debugfs(code, root, lockdown, says):
+    """It says why, and shows what is left."""
+    changes = {"/sys/devices/system/cpu/online": "0-15\n"}
+    if code != errno.ENOENT:
+        changes[f"{SCHED}/features"] = code
+    if lockdown:
+        changes["/sys/kernel/security/lockdown"] = lockdown
+    text = "\n".join(shown(recorded(changes=changes, without=["/sys/kernel/debug/"]), root))
+    text += "\n".join(shown(recorded("7.3", changes=changes, without=["/sys/kernel/debug/"]), root))
+    assert says in text.replace("\n", " ") and "bits on" not in text
+    # The lines of /proc/PID/sched need no debugfs.
+    assert "footprint" in text and "numa_balancing=0" in text
+
+
+def test_schedstats_are_off():
+    text = "\n".join(shown(recorded(changes={"/proc/sys/kernel/sched_schedstats": "0\n"})))
+    assert "sysctl kernel.sched_schedstats=1" in text and "WAKEUPS" not in text
+
+
+def sysfs(llcs, nodes, online):
+    """The files of sysfs: {CPU list of an L3: its size or None}, {node: its CPU list}."""
+    files = {"/sys/devices/system/cpu/online": online + "\n"}
+    for cpus, size in llcs.items():
+        for cpu in llcstat.cpus_of(cpus):
+            top = f"/sys/devices/system/cpu/cpu{cpu}/cache"
+            files |= {f"{top}/index0/level": "1\n", f"{top}/index0/type": "Data\n",
+                      f"{top}/index0/shared_cpu_list": f"{cpu}\n", f"{top}/index0/size": "32K\n",
+                      f"{top}/index3/level": "3\n", f"{top}/index3/type": "Unified\n",
+                      f"{top}/index3/shared_cpu_list": cpus + "\n"}
+            if size:
+                files[f"{top}/index3/size"] = size + "\n"
+    for node, cpus in nodes.items():
+        files[f"/sys/devices/system/node/node{node}/cpulist"] = cpus + "\n"
+    found = llcstat.Recording("")
+    found.files = files
+    return found
+
+
+@pytest.mark.parametrize("files, want", [
+    # Two sockets.
+    (sysfs({"0-3": "32768K", "4-7": "32768K"}, {0: "0-3", 1: "4-7"}, "0-7"),
+     [("0-3", 32 << 20, 0), ("4-7", 32 << 20, 1)]),
+    # SMT siblings behind the cores, one CPU offline.
+    (sysfs({"0-1,4-5": "16384K", "2-3,6-7": "16384K"}, {0: "0-7"}, "0-5,7"),
+     [("0-1,4-5", 16 << 20, 0), ("2-3,7", 16 << 20, 0)]),
+    # Sub-NUMA clustering: one cache in two nodes.
+    (sysfs({"0-7": "61440K"}, {0: "0-3", 1: "4-7"}, "0-7"),
+     [("0-3", 60 << 20, 0), ("4-7", 60 << 20, 1)]),
+    # A guest that does not know the size, without nodes.
+    (sysfs({"0-1": None}, {}, "0-1"), [("0-1", 0, 0)]),
+])
+def test_llcs_of_sysfs(files, want):
+    llcs, source = llcstat.llcs_of(files)
+    assert source == "sysfs" and [(one["cpus"], one["bytes"], one["node"]) for one in llcs] == want
+    assert [one["id"] for one in llcs] == list(range(len(want)))
+
+
+def test_no_caches_in_sysfs():
+    """A CPU whose caches are not known is an LLC of its own."""
+    files = sysfs({}, {0: "0-1"}, "0-1")
+    assert [one["cpus"] for one in llcstat.llcs_of(files)[0]] == ["0", "1"]
+    with pytest.raises(llcstat.Failed, match="is sysfs mounted"):
+        llcstat.gather(llcstat.Recording(""))
+
+
+# ---- the command ----
+
+def test_recording_shows_the_same(tmp_path):
+    path = tmp_path / "recording"
+    live, again = (subprocess.run([sys.executable, TOOL, option, path], check=True, capture_output=True,
+                                  text=True).stdout for option in ("--record", "--from"))
+    assert live == again and "LLC" in live
+
+
+@pytest.mark.parametrize("args, status, says", [
+    (["--pid", "x"], 2, "'x' is not a whole number"), (["--watch", "0"], 2, "not a number above 0"),
+    (["--watch", "nan"], 2, "not a number above 0"), (["--sort", "size"], 2, "invalid choice"),
+    (["--pid", "0"], 1, "no process 0"), (["--pid", "4194304999"], 1, "no process 4194304999"),
+    (["--from", "/nowhere"], 1, "No such file"), (["--from", str(TOOL)], 1, "line 1: not a recording"),
+    (["--from", str(TOOL), "--watch"], 1, "needs a running kernel"),
+    (["--record", "/nowhere/x"], 1, "No such file")])
+def test_bad_arguments(args, status, says):
+    done = subprocess.run([sys.executable, TOOL, *args], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (status, "") and says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_reader_that_ends():
+    done = subprocess.run(["sh", "-c", f"{sys.executable} {TOOL} | true"], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+
+
+def test_docs_show_what_it_prints():
+    """docs/hosts.md has the text of the recording."""
+    lines = llcstat.render(llcstat.gather(recorded()), width=100)
+    assert "\n".join(("    " + line).rstrip() for line in lines) in (ROOT / "docs/hosts.md").read_text()
+
+
+def test_needs_nothing_but_python():
+    """One file, for python 3.9."""
+    tree = ast.parse(TOOL.read_text(), feature_version=(3, 9))
+    names = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import)
+             for alias in node.names} | {node.module for node in ast.walk(tree)
+                                         if isinstance(node, ast.ImportFrom)}
+    assert names <= set(sys.stdlib_module_names)
+
+
+@pytest.mark.boot
+def test_in_the_guest(tmp_path):
+    """On the patched kernel: a process that fits is shown with its open gate, one that does not with the gate
+    that keeps it out; what is recorded there shows the same here."""
+    kernel.build("stack")
+    files = python_files(tmp_path) | {"bin/llcstat": TOOL}
+    run = guest.run(machine.load("two-ccx"), "stack", "llcstat", timeout=1200, files=files)
+    tests = ktap.parse(run.ktap)
+    lines = run.ktap.splitlines()
+    text = {name: [line[len(name) + 3:] for line in lines if line.startswith(f"# {name} ")]
+            for name in ("text", "pid", "watch", "record", "workload")}
+    print(*text["text"], *text["pid"], *text["watch"], *text["workload"], f"{run.seconds:.0f} s", sep="\n")
+    assert run.failures() + tests.failures() == [] and len(tests.leaves()) == 3
+    again = llcstat.gather(llcstat.Recording("\n".join(text["record"])))
+    assert "\n".join(llcstat.render(again, width=110)) == "\n".join(text["text"]).rstrip()
+    fits, large = (next(one for one in again["processes"] if one["threads"] == count) for count in (3, 2))
+    assert next(iter(fits["gates"])) == "open" and fits["following"] == 3
+    assert fits["runtime_us"][fits["preferred_llc"]] > 0
+    # The limit of a closed gate is what opens it again.
+    assert next(iter(large["gates"])) != "open" and large["value"] > large["limit"] == (16 << 20) * 7 // 8
+    assert again["wakeups"]["queued_llc"] + again["wakeups"]["locked_llc"] > 0
+    assert any("may be aggregated: gate open" in line for line in text["pid"])
+    assert any("per second over" in line for line in text["watch"])
