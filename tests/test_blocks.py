@@ -86,6 +86,7 @@ def changed(results, instrument, subject, metric, factor):
 @pytest.mark.parametrize("name, what", [
     ("cost", ("cost", "off", "fork-exit", 1.07)),
     ("cost-mainline", ("cost", "7.3 on", "fork-exit", 1.07)),
+    ("cost-bits", ("cost", "SIS_FAST", "thread-join", 1.07)),
     ("simulated", ("sim-sharing", "stack features=SCHED_CACHE", "sharing", 0.2)),
 ])
 def test_a_changed_result_changes_the_block(results, name, what):
@@ -99,7 +100,9 @@ def test_a_changed_result_changes_the_block(results, name, what):
     if name == "simulated":
         assert any("LOSS" in new and "LOSS" not in old for old, new in lines)
     else:
-        assert [old.split(" |")[0] for old, _ in lines] == ["| fork, exit, wait"]
+        # The one table has a row for each operation, the other one for each bit.
+        row = "`SIS_FAST`" if name == "cost-bits" else "fork, exit, wait"
+        assert [old.split(" |")[0] for old, _ in lines] == [f"| {row}"]
 
 
 def test_void_results_show_no_figure(results):
@@ -246,6 +249,20 @@ def test_document_of_a_patch_that_does_not_apply(tmp_path):
     series = toy(tmp_path, **{**PATCHES, "two.patch": wrong})
     with pytest.raises(Error, match="two.patch: doc/x.rst: the patch does not apply at line 3: 3"):
         documents.added(series, "doc/x.rst")
+
+
+def test_bit_whose_cost_was_not_measured():
+    """It has a row that says so; every bit has one."""
+    path = ROOT / "results/two-ccx/cost.json"
+    result = store.load(path)
+    del result.subjects["SIS_FAST"], result.values["SIS_FAST"]
+    table = blocks.BLOCKS["cost-bits"]({path: result})[0]
+    assert [row[0] for row in table[1:]] == ["no bit", *(f"`{one.name}`" for one in FEATURES)]
+    [row] = [row for row in table if row[0] == "`SIS_FAST`"]
+    assert set(row[1:]) == {"not measured"}
+    [row] = [row for row in table if row[0] == "`SCHED_CACHE`"]
+    assert all("%" in cell for cell in row[1:])
+    assert blocks.BLOCKS["cost-bits"]({}) == ["Not measured."]
 
 
 def test_missing_column_of_the_cost_table(tmp_path):

@@ -66,6 +66,8 @@ LEFT_OUT = ("*: for each asterisk, one of the nine memory layouts was left out, 
 COST_ROWS = ("pipe/one-CPU", "pipe/one-LLC", "pipe/any-of-one-LLC", "thread-pipe/one-CPU",
              "thread-pipe/two-LLCs", "thread-pipe/any-of-two-LLCs",
              "futex/two-LLCs", "fork-exit", "vfork-exec", "thread-join", "balance")
+# Those that docs/hosts.md shows for each bit: processes, threads, their creation, and balancing.
+COST_BIT_ROWS = ("pipe/one-LLC", "thread-pipe/one-LLC", "thread-pipe/two-LLCs", "thread-join", "balance")
 
 
 # ---- what fills the blocks ----
@@ -140,14 +142,18 @@ def measured(results):
     return ["\n".join(lines)]
 
 
+def _cost_result(results):
+    """The path and the result of bench-cost on COST_MACHINE; (None, None) if there is none."""
+    return next(((path, result) for path, result in results.items()
+                 if result.instrument == "cost" and path.parent.name == COST_MACHINE), (None, None))
+
+
 def cost(*columns):
     """Give the function that makes a table of bench-cost from some of the columns of its own table:
     (subject, head)."""
     def rows(results):
-        for path, result in results.items():
-            if result.instrument == "cost" and path.parent.name == COST_MACHINE:
-                break
-        else:
+        path, result = _cost_result(results)
+        if not result:
             return ["Not measured."]
         head, *body = tables.table(result, [name for name in COST_ROWS if name in result.metrics])
         # Results saved before a kernel was named SERIES/BUILD have "7.3-nocache".
@@ -162,6 +168,20 @@ def cost(*columns):
                  *([row[0], *(row[at] for at, _ in shown)] for row in body)],
                 *([LEFT_OUT] if "*" in str(body) else [])]
     return rows
+
+
+def cost_bits(results):
+    """What each feature bit costs by itself, with the bits that it needs and no other: some operations
+    against the unpatched kernel, and "not measured" for a bit that the result has no column of."""
+    _, result = _cost_result(results)
+    if not result:
+        return ["Not measured."]
+    head, *body = tables.table(result, [name for name in COST_BIT_ROWS if name in result.metrics])
+    rows = [["on", *(row[0] for row in body)]]
+    for name in ("off", *(feature.name for feature in FEATURES)):
+        cells = [row[head.index(name)] for row in body] if name in head else ["not measured"] * len(body)
+        rows.append(["no bit" if name == "off" else f"`{name}`", *cells])
+    return [rows, *([LEFT_OUT] if "*" in str(rows) else [])]
 
 
 def simulated(results):
@@ -255,6 +275,7 @@ BLOCKS = {
     "measured": measured,
     "cost": cost(("base", "6.12"), ("off", "all bits off"),
                  ("SCHED_CACHE_LB", "default bits")),
+    "cost-bits": cost_bits,
     "cost-mainline": cost(("7.3/nocache", "7.3"), ("7.3 off", "built in, off"),
                           ("7.3 on", "on")),
     "simulated": simulated,
