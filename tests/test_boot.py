@@ -21,7 +21,7 @@ def not_here(m):
     active = [cpu for cpu in m.expected() if cpu.active]
     groups = {(cpu.llc, cpu.group) for cpu in active}
     llcs = {cpu.llc for cpu in active}
-    reasons = ["HOTPLUG is not 1"]
+    reasons = ["HOTPLUG is not 1", "isolated CPU: there is none"]
     if len(groups) == len(active):
         reasons.append("group: there is no such CPU")
     if len(groups) == len(llcs):
@@ -76,11 +76,12 @@ def test_selftests(name):
 
 
 def test_selftests_with_isolated_cpus():
-    """An isolated CPU keeps its cache groups. It cannot be in a cpuset partition."""
+    """An isolated CPU keeps its L2 group, and shares no LLC. It cannot be in a cpuset partition."""
     kernel.build("stack")
     m = machine.load(demo.DEFAULT_MACHINE)
-    check(guest.selftest(m, "stack", ["isolcpus=domain,2,3"]), [
+    tests = check(guest.selftest(m, "stack", ["isolcpus=domain,2,3"]), [
         *not_here(m), "refused", "an LLC has 3 cores only", "LLCs of different sizes"])
+    assert any("isolated CPU: queued" in path and test.status == ktap.OK for path, test in tests.leaves())
 
 
 def test_selftests_with_checkers():
