@@ -8,6 +8,7 @@ from kit.paths import Series
 from kit.sim import validate
 from kit.stack import patches
 from kit.vm import guest, kernel, ktap, machine
+from test_boot import ALL_HERE, selftests_on
 
 pytestmark = pytest.mark.long
 
@@ -22,6 +23,12 @@ def test_soak():
     assert [test.name for test in tests.tests] == ["selftests: sched: sched_cache_ab"]
     judged = [test for _, test in tests.leaves() if test.status == ktap.OK]
     assert len(judged) > 20
+
+
+@pytest.mark.parametrize("name", sorted(set(machine.names()) - set(ALL_HERE)))
+def test_all_selftests(name):
+    """Those that `make test` runs on two machines only, too."""
+    selftests_on(name, ())
 
 
 def test_validation():

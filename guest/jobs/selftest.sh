@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Run all installed kernel selftests of sched. Then print the results of KUnit's tests, which ran at
-# boot, and of kmemleak, if the kernel has them.
+# Run all installed kernel selftests of sched, or those that NAMES has. Then print the results of KUnit's
+# tests, which ran at boot, and of kmemleak, if the kernel has them.
 
 . /lib.sh
 
-set -- $(sed -n 's/^sched://p' "$SELFTESTS/kselftest-list.txt")
+set -- ${NAMES:-$(sed -n 's/^sched://p' "$SELFTESTS/kselftest-list.txt")}
 kunit=$(find /sys/kernel/debug/kunit -name results 2>/dev/null)
 echo "TAP version 13"
 kmemleak=$(find /sys/kernel/debug/kmemleak 2>/dev/null)

@@ -95,11 +95,11 @@ def command(args):
     return 1 if bad else 0
 
 
-def selftest(m, build, kernel_args=(), follow=None):
-    """Run all kernel selftests of the series on a Machine; return a Result. kernel_args: further
-    arguments for the kernel."""
+def selftest(m, build, kernel_args=(), names=(), follow=None):
+    """Run kernel selftests of the series on a Machine; return a Result. kernel_args: further arguments
+    for the kernel; names: the selftests, none for all."""
     groups = ",".join(f"{cpu.cpu}:{cpu.group}" for cpu in m.expected())
-    return run(m, build, "selftest", {"SCHED_EXPECTED_GROUPS": groups},
+    return run(m, build, "selftest", {"SCHED_EXPECTED_GROUPS": groups, "NAMES": " ".join(names)},
                timeout=SELFTEST_SECONDS, kernel_args=kernel_args, follow=follow)
 
 
