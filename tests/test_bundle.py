@@ -69,6 +69,16 @@ def committed(where):
     git(where, "commit", "-q", "-m", "base", env=base.IDENTITY)
 
 
+def test_title(made):
+    """README begins with the subject of the cover letter, or with the name of the series."""
+    toy, top = made
+    assert (top / "README").read_text().startswith("Series 6.12: 2 patches for Linux 6.12\n\n")
+    (toy.series.patches / "cover-letter.txt").write_text("Subject: sched: Toy with it\n\nText.\n")
+    bundle.write(toy.series)
+    made_anew = toy.series.work / "bundle" / top.name
+    assert (made_anew / "README").read_text().startswith("sched: Toy with it: 2 patches for Linux 6.12\n\n")
+
+
 @pytest.mark.parametrize("how", ["patch", "quilt", "am"])
 def test_ways(made, how, tmp_path):
     toy, top = made

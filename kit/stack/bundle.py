@@ -126,7 +126,7 @@ def fill(top, series, linux, source, tree):
 
     commit = git(linux, "rev-parse", "base^{commit}").out.strip()
     deb = base.deb_path(series, source).name
-    words = {"title": f"Scheduling by cache topology: {len(names)} patches for Linux {series.base}",
+    words = {"title": f"{_title(cover, series)}: {len(names)} patches for Linux {series.base}",
              "source": source.name, "tree": tree, "base": series.base, "deb": deb, "commit": commit,
              "subject": git(linux, "log", "-1", "--format=%s", commit).out.strip(),
              "identity": " ".join(f"{name}='{value}'" for name, value in base.IDENTITY.items())}
@@ -136,6 +136,13 @@ def fill(top, series, linux, source, tree):
     files = sorted(path for path in top.rglob("*") if path.is_file())
     (top / "SHA256SUMS").write_text("".join(
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(top)}\n" for path in files))
+
+
+def _title(cover, series) -> str:
+    """The subject of the series' cover letter, or its name if it has none."""
+    if not cover.exists():
+        return f"Series {series.name}"
+    return cover.read_text().partition("\n")[0].removeprefix("Subject: ")
 
 
 def pack(top, seconds) -> Path:
