@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernel in guests: its selftests on each machine, make boot, and make stress."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -92,6 +93,25 @@ def test_selftests_with_isolated_cpus():
     tests = check(guest.selftest(m, "stack", ["isolcpus=domain,2,3"]), [
         *not_here(m), "refused", "an LLC has 3 cores only", "LLCs of different sizes"])
     assert any("isolated CPU: queued" in path and test.status == ktap.OK for path, test in tests.leaves())
+
+
+def test_features_of_the_command_line():
+    """sched_features= switches features as a write does, reports the names of none, and leaves the rest at the
+    defaults."""
+    kernel.build("stack")
+    m = machine.load("one-llc")
+    before, after = (
+        guest.run(m, "stack", "features", kernel_args=more)
+        for more in ([], ["sched_features=NO_SCHED_CACHE,RUBBISH,,TTWU_QUEUE_L2"]))
+    check(before)
+    check(after)
+    was, now = (re.search("# features (.*)", result.ktap)[1].split() for result in (before, after))
+    print(*sorted(set(now) - set(was)))
+    assert set(was) - set(now) == {"SCHED_CACHE", "NO_TTWU_QUEUE_L2"}
+    assert set(now) - set(was) == {"NO_SCHED_CACHE", "TTWU_QUEUE_L2"}
+    assert re.findall(r"sched_features: (.*?)\r?\n", before.console) == []
+    assert re.findall(r"sched_features: (.*?)\r?\n", after.console) == [
+        f'there is no feature "{name}"' for name in ("RUBBISH", "")]
 
 
 def test_selftests_with_checkers():

@@ -24,7 +24,7 @@ from test_host import python_files
 TOOL = ROOT / "tools/llcstat"
 RECORDED = ROOT / "tests/recorded"
 SCHED = "/sys/kernel/debug/sched"
-FITS, LARGE = 128, 126
+FITS, LARGE = 125, 124
 
 
 def load():
@@ -77,10 +77,10 @@ def test_patched_kernel():
     lines = [re.sub(" +", " ", line).strip() for line in shown(recorded())]
     assert "LLC CPUS SIZE NODE PREFER HOME L2-GROUPS" in lines
     assert "0 0-7 16M 0 3 3 4" in lines and "1 8-15 16M 0 0 0 4" in lines
-    assert "balancer: tried=1 migrated=1 failed=0 refused=4" in lines
-    assert "queued 4 43 30" in lines and "locked 1 11 9" in lines
-    assert "128 workload 3 2.8 0 100% 3 open 2.8 3.2 4 1 0:3" in lines
-    assert "126 workload 2 1.9 1 100% 0 footprint 67M 16M 2 0 1:2" in lines
+    assert "balancer: tried=1 migrated=1 failed=0 refused=8" in lines
+    assert "queued 5 62 34" in lines and "locked 2 11 9" in lines
+    assert "125 workload 3 2.8 0 100% 3 open 2.8 3.2 5 1 0:3" in lines
+    assert "124 workload 2 1.9 1 100% 0 footprint 67M 14M 1 0 1:2" in lines
     text = "\n".join(lines)
     assert "SCHED_CACHE_LB" in text.partition("bits off")[0]
     assert "SCHED_CACHE_WAKE" in text.partition("bits off")[2]
@@ -93,11 +93,11 @@ def test_json_has_the_same():
     seen = json.loads(done.stdout)
     assert [one["cpus"] for one in seen["llcs"]] == ["0-7", "8-15"]
     assert seen["features"]["SCHED_CACHE"] is True and seen["features"]["SIS_FAST"] is False
-    assert seen["wakeups"]["queued_llc"] == 43 and seen["balance"]["refused"] == 4
+    assert seen["wakeups"]["queued_llc"] == 62 and seen["balance"]["refused"] == 8
     large = of(seen, LARGE)
-    assert large["gates"] == {"footprint": 2} and large["limit"] == 16 << 20
+    assert large["gates"] == {"footprint": 2} and large["limit"] == (16 << 20) * 7 // 8
     assert large["runtime_us"]["0"] == 0 and large["last_ran"] == {"1": 2}
-    assert [one["tid"] for one in of(seen, FITS)["list"]] == [128, 129, 130]
+    assert [one["tid"] for one in of(seen, FITS)["list"]] == [125, 126, 127]
     assert all(one["preferred_llc"] == 0 for one in of(seen, FITS)["list"])
     assert seen["notes"] == []
 
@@ -105,12 +105,12 @@ def test_json_has_the_same():
 def test_one_process():
     lines = shown(recorded(changes={f"/proc/{LARGE}/task/{LARGE}/status": "Cpus_allowed_list:\t0-3,8\n"}),
                   pid=LARGE)
-    assert ("workload (126) is not aggregated: gate footprint, value 67M, limit 16M; 0 of 2 threads follow"
+    assert ("workload (124) is not aggregated: gate footprint, value 67M, limit 14M; 0 of 2 threads follow"
             " LLC 1.") in lines
     assert "Runtime of the last epochs: LLC 1 100%" in lines
     [leader] = [line for line in lines if line.split()[:1] == [str(LARGE)]]
     assert leader.split()[-1] == "0-3,8" and "footprint" in leader
-    assert any("workload (128) may be aggregated: gate open" in line
+    assert any("workload (125) may be aggregated: gate open" in line
                for line in shown(recorded(), pid=FITS))
 
 
@@ -124,8 +124,8 @@ def test_what_a_later_kernel_may_add():
         f"{SCHED}/llc_balancing/a_table": "a b\n1 2\n",
         f"{SCHED}/llc_balancing/llcs": lambda text: text.replace("home\n", "home away\n").replace(
             " 3 3\n", " 3 3 17\n").replace(" 0 0\n", " 0 0 0\n"),
-        f"{SCHED}/wakeup_stats": lambda text: re.sub(r"(\d)$", r"\1 5", text.replace(
-            " sis_scans", " sis_scans", 1), flags=re.M).replace("sis_aborts", "sis_aborts new_remote", 1)}))
+        f"{SCHED}/wakeup_stats": lambda text: re.sub(r"(\d)$", r"\1 5", text, flags=re.M).replace(
+            "rate_limited", "rate_limited new_remote", 1)}))
     text = re.sub(" +", " ", "\n".join(lines))
     # Gates differ between the threads; of two that are as frequent, the first thread's is shown.
     assert "sharing+ 17 25" in text
@@ -144,10 +144,10 @@ def test_a_leader_that_has_exited():
 
 def test_a_process_that_ends_while_it_is_read():
     path = f"/proc/{LARGE}"
-    files = recorded(changes={f"{path}/task/{tid}/{name}": errno.ESRCH for tid in (126, 141)
+    files = recorded(changes={f"{path}/task/{tid}/{name}": errno.ESRCH for tid in (124, 141)
                               for name in ("stat", "sched")})
     assert [one["pid"] for one in llcstat.gather(files)["processes"]] == [FITS]
-    with pytest.raises(llcstat.Failed, match="there is no process 126"):
+    with pytest.raises(llcstat.Failed, match="there is no process 124"):
         llcstat.gather(files, LARGE)
 
 
@@ -176,7 +176,7 @@ def test_rates():
     for own in of(new, LARGE)["list"]:
         own["ticks"] = 50
     diff = llcstat.since(old, new)
-    assert diff["seconds"] == 2 and diff["wakeups"]["queued_llc"] == 50 and diff["balance"]["refused"] == 4
+    assert diff["seconds"] == 2 and diff["wakeups"]["queued_llc"] == 69 and diff["balance"]["refused"] == 8
     own = {one["tid"]: one for one in of(diff, FITS)["list"]}
     assert own[FITS]["across"] == 5 and own[FITS]["ticks"] == 30
     assert own[tid]["across"] == 9 and own[tid]["within"] == 4
@@ -186,8 +186,8 @@ def test_rates():
     assert lines[0].endswith("2 LLCs, per second over 2.0 s")
     # A terminal may have no space for the rest.
     assert lines[2].split()[:2] == ["PID", "COMMAND"]
-    assert re.search(r"^queued +\d+ +25 ", "\n".join(lines), re.M) and "refused=2" in "\n".join(lines)
-    [row] = [line.split() for line in lines if line.startswith("126 ")]
+    assert re.search(r"^queued +\d+ +34 ", "\n".join(lines), re.M) and "refused=4" in "\n".join(lines)
+    [row] = [line.split() for line in lines if line.startswith("124 ")]
     assert row[3] == "50"
 
 
@@ -196,7 +196,7 @@ def test_sort_and_top():
     first = {key: next(line for line in llcstat.render(seen, sort=key) if "workload" in line).split()[0]
              for key in llcstat.SORT}
     print(first)
-    assert first["running"] == first["threads"] == first["across"] == "128" and first["pid"] == "126"
+    assert first["running"] == first["threads"] == first["across"] == "125" and first["pid"] == "124"
     lines = llcstat.render(seen, top=1)
     assert sum("workload" in line for line in lines) == 1 and "... and 1 more" in lines
     assert "... and" not in "\n".join(llcstat.render(seen, top=0))
@@ -352,14 +352,19 @@ def test_in_the_guest(tmp_path):
     """On the patched kernel: a process that fits is shown with its open gate, one that does not with the gate
     that keeps it out; what is recorded there shows the same here."""
     kernel.build("stack")
-    files = python_files(tmp_path) | {"bin/llcstat": TOOL}
+    files = python_files(tmp_path) | {"bin/llcstat": TOOL, "bin/sched-ab": ROOT / "tools/sched-ab"}
     run = guest.run(machine.load("two-ccx"), "stack", "llcstat", timeout=1200, files=files)
     tests = ktap.parse(run.ktap)
     lines = run.ktap.splitlines()
+    runs = ("ab-off-1", "ab-on-1", "ab-on-2", "ab-off-2")
     text = {name: [line[len(name) + 3:] for line in lines if line.startswith(f"# {name} ")]
-            for name in ("text", "pid", "watch", "record", "workload")}
-    print(*text["text"], *text["pid"], *text["watch"], *text["workload"], f"{run.seconds:.0f} s", sep="\n")
-    assert run.failures() + tests.failures() == [] and len(tests.leaves()) == 3
+            for name in ("text", "pid", "watch", "record", "workload", "ab", *runs)}
+    print(*text["text"], *text["pid"], *text["watch"], *text["workload"], *text["ab"], f"{run.seconds:.0f} s",
+          sep="\n")
+    assert run.failures() + tests.failures() == [] and len(tests.leaves()) == 4
+    for name in runs:
+        bits = {"SIS_FAST", "SCHED_CACHE"} if "on" in name else {"NO_SIS_FAST", "NO_SCHED_CACHE"}
+        assert bits <= set(text[name][0].split()), name
     again = llcstat.gather(llcstat.Recording("\n".join(text["record"])))
     assert "\n".join(llcstat.render(again, width=110)) == "\n".join(text["text"]).rstrip()
     fits, large = (next(one for one in again["processes"] if one["threads"] == count) for count in (3, 2))

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # The job of tests/test_llcstat.py: run tools/llcstat, as /bin/llcstat, beside a process that fits into
-# an LLC and one that does not, and print what it prints, each line behind "# NAME ".
+# an LLC and one that does not, and print what it prints, each line behind "# NAME ". At last, run
+# tools/sched-ab, as /bin/sched-ab, with a command that prints the bits.
 
 export PYTHONHOME=/usr COLUMNS=110
 
@@ -16,7 +17,7 @@ run() {
 }
 
 echo "TAP version 13"
-echo "1..3"
+echo "1..4"
 # An unpatched kernel runs this, too.
 echo 1 > /proc/sys/kernel/sched_schedstats
 workload 1 windows=1 window_ms=60000 sharing 1 3 512 100 60000 > /tmp/fits 2>&1 &
@@ -26,5 +27,14 @@ run 1 text --record /tmp/record
 # The one with three threads: they are in a child of the process that was started.
 run 2 pid --pid "$(awk '$2 == "workload" && $3 == 3 { print $1 }' /tmp/out)"
 run 3 watch --watch 1 --count 1
+features=/sys/kernel/debug/sched/features
+cat $features > /tmp/before
+python3 /bin/sched-ab -n 1 -d /tmp/ab SIS_FAST,SCHED_CACHE -- cat $features > /tmp/out 2>&1 &&
+	cmp /tmp/before $features && result=ok || result="not ok"
+echo "$result 4 sched-ab"
+sed 's/^/# ab /' /tmp/out
+for run in off-1 on-1 on-2 off-2; do
+	sed "s/^/# ab-$run /" /tmp/ab/$run.txt
+done
 sed 's/^/# record /' /tmp/record
 sed 's/^/# workload /' /tmp/fits /tmp/large
