@@ -34,6 +34,7 @@ tiers_selftest := $(tiers_boot)
 tiers_stress := $(tiers_boot)
 tiers_soak := $(tiers_boot)
 tiers_checks := tree kernel check cross
+tiers_each-patch := $(tiers_boot)
 tiers_mail := tree
 tiers_litmus := tree
 tiers_bench-cost := $(tiers_boot)
@@ -51,7 +52,7 @@ tiers_deps := $(tiers_test)
 TIERS := $(sort $(foreach goal,$(MAKECMDGOALS),$(tiers_$(goal))))
 
 .DEFAULT_GOAL := help
-.PHONY: help settings deps tree export refresh bundle kernel boot shell selftest stress soak checks mail litmus \
+.PHONY: help settings deps tree export refresh bundle kernel boot shell selftest stress soak checks each-patch mail litmus \
 	bench-cost bench-host bench-host-dir calibrate report sim sim-all sim-validate test test-fast test-patches test-boot test-long \
 	clean distclean
 
@@ -99,6 +100,9 @@ soak: deps ## workloads with and without aggregation in the guest, and 5 minutes
 
 checks: deps ## compile, checkpatch and sparse for each patch; the other configurations
 	@$(KIT) checks
+
+each-patch: deps ## build and boot each patch with the selftests that exist by then: PATCHES='5 40..45'
+	@$(KIT) each-patch
 
 mail: deps ## the series as mails in a directory, for SENDER='Name <address>' to send: docs/submitting.md
 	@$(KIT) mail
@@ -150,5 +154,5 @@ clean: ## remove what was built; the git tree and the downloads stay
 		$(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it
-	rm -rf $(addprefix $(OUT)/,[0-9]* base ccache qemu qemu.lock herd herd.lock results profile.so \
+	rm -rf $(addprefix $(OUT)/,[0-9]* each base ccache qemu qemu.lock herd herd.lock results profile.so \
 		bench-host calibrate machines schbench sim.so sim.lock sim-all sim-all.lock) $(OUT)/profile-*

@@ -24,6 +24,7 @@ COMMANDS = (
     ("stress", "kit.vm.guest", "toggle the features under load and CPU hotplug"),
     ("soak", "kit.vm.guest", "compare workloads with and without aggregation"),
     ("checks", "kit.stack.checks", "the checks of each patch and of the whole series"),
+    ("each-patch", "kit.stack.each", "build and boot each patch with the selftests that exist by then"),
     ("mail", "kit.stack.mail", "the series as mails in a directory, for a person to send"),
     ("litmus", "kit.stack.litmus", "the litmus tests, with herd7"),
     ("bench-cost", "kit.cost.measure", "instructions and memory that the patches cost"),

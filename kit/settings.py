@@ -17,7 +17,7 @@ from kit.process import Error
 
 # The commands that use a git tree of the kernel, and of these the ones that build a kernel.
 TREE = ("base", "tree", "export", "refresh", "bundle", "kernel", "boot", "shell", "selftest", "stress", "soak",
-        "checks", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
+        "checks", "each-patch", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
 GUEST = ("boot", "shell", "selftest", "stress", "soak")
 TESTS = ("test", "test-fast", "test-patches", "test-boot", "test-long")
 # What a command-line variable of make's may be called that is no setting of the kit.
@@ -115,7 +115,9 @@ SETTINGS = (
             " one of another series, such as 7.3/base",
             ("kernel", "sim", *GUEST)),
     Setting("MACHINE", str, "two-ccx", "machine to emulate: a name from machines/ or a .toml file",
-            ("bench-cost", "sim", *GUEST)),
+            ("bench-cost", "each-patch", "sim", *GUEST)),
+    Setting("PATCHES", words, (), "numbers of the patches to boot, such as '5 40..45' (default: all)",
+            ("each-patch",)),
     Setting("COMPARE", str, "", "series whose unpatched kernel is measured beside ours (7.3)",
             ("bench-cost",)),
     Setting("PROFILE", str, "", "row of the cost table, or ROW,COLUMN: list its instructions by"
