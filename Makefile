@@ -32,6 +32,7 @@ tiers_boot := tree kernel boot
 tiers_shell := $(tiers_boot)
 tiers_selftest := $(tiers_boot)
 tiers_stress := $(tiers_boot)
+tiers_torture := $(tiers_boot)
 tiers_soak := $(tiers_boot)
 tiers_checks := tree kernel check cross
 tiers_each-patch := $(tiers_boot)
@@ -52,7 +53,7 @@ tiers_deps := $(tiers_test)
 TIERS := $(sort $(foreach goal,$(MAKECMDGOALS),$(tiers_$(goal))))
 
 .DEFAULT_GOAL := help
-.PHONY: help settings deps tree export refresh bundle kernel boot shell selftest stress soak checks each-patch mail litmus \
+.PHONY: help settings deps tree export refresh bundle kernel boot shell selftest stress torture soak checks each-patch mail litmus \
 	bench-cost bench-host bench-host-dir calibrate report sim sim-all sim-validate test test-fast test-patches test-boot test-long \
 	clean distclean
 
@@ -94,6 +95,9 @@ selftest: deps ## the stack's kernel selftests in the guest
 
 stress: deps ## toggle the features under load and CPU hotplug in the guest
 	@$(KIT) stress
+
+torture: deps ## all at once that could break the scheduler, in guests for MINUTES=, with SEED=
+	@$(KIT) torture
 
 soak: deps ## workloads with and without aggregation in the guest, and 5 minutes of steady state
 	@$(KIT) soak

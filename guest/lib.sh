@@ -3,6 +3,7 @@
 
 SELFTESTS=/selftests
 FEATURES_FILE=/sys/kernel/debug/sched/features
+KMEMLEAK=/sys/kernel/debug/kmemleak
 
 # selftest NUMBER NAME SECONDS: run one selftest of sched, for at most SECONDS of the guest's clock,
 # and print its result.
@@ -48,4 +49,17 @@ set_state() {
 		echo "$value" > "$file" || exit
 		grep -qw -- "$value" "$file" || { echo "# $write does not last"; exit 1; }
 	done
+}
+
+# check_kmemleak NUMBER: have kmemleak scan the memory, and print the result. It is silent about what
+# is younger than 5 seconds, and reports what two scans find.
+check_kmemleak() {
+	sleep 6
+	if echo scan > "$KMEMLEAK" && echo scan > "$KMEMLEAK" && leaks=$(cat "$KMEMLEAK") &&
+	   [ -z "$leaks" ]; then
+		echo "ok $1 kmemleak"
+	else
+		echo "$leaks" | sed -n 's/^/# /p'
+		echo "not ok $1 kmemleak"
+	fi
 }

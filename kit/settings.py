@@ -16,9 +16,9 @@ from typing import Callable
 from kit.process import Error
 
 # The commands that use a git tree of the kernel, and of these the ones that build a kernel.
-TREE = ("base", "tree", "export", "refresh", "bundle", "kernel", "boot", "shell", "selftest", "stress", "soak",
-        "checks", "each-patch", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
-GUEST = ("boot", "shell", "selftest", "stress", "soak")
+TREE = ("base", "tree", "export", "refresh", "bundle", "kernel", "boot", "shell", "selftest", "stress", "torture",
+        "soak", "checks", "each-patch", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
+GUEST = ("boot", "shell", "selftest", "stress", "torture", "soak")
 TESTS = ("test", "test-fast", "test-patches", "test-boot", "test-long")
 # What a command-line variable of make's may be called that is no setting of the kit.
 MAKE_ONLY = ("PYTHON", "V", "DEPS", "TIERS", "SUDO")
@@ -118,6 +118,10 @@ SETTINGS = (
             ("bench-cost", "each-patch", "sim", *GUEST)),
     Setting("PATCHES", words, (), "numbers of the patches to boot, such as '5 40..45' (default: all)",
             ("each-patch",)),
+    Setting("MINUTES", number(1, 10_000), 5, "how long to boot one guest after the other, on this host's"
+            " clock (default: 5)", ("torture",)),
+    Setting("SEED", number(0, 2**32 - 1), None, "seed of the first guest; the next ones have SEED + 1, ..."
+            " (default: by chance)", ("torture",)),
     Setting("COMPARE", str, "", "series whose unpatched kernel is measured beside ours (7.3)",
             ("bench-cost",)),
     Setting("PROFILE", str, "", "row of the cost table, or ROW,COLUMN: list its instructions by"

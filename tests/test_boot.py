@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernel in guests: its selftests on each machine, make boot, and make stress."""
+"""The kernel in guests: its selftests on each machine, make boot, and make torture."""
 
 import re
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from kit import demo
-from kit.vm import guest, kernel, ktap, machine
+from kit.vm import guest, kernel, ktap, machine, torture
 
 pytestmark = pytest.mark.boot
 
@@ -131,10 +131,16 @@ def test_page():
     assert demo.command(SimpleNamespace(machine=demo.DEFAULT_MACHINE, build="stack")) == 0
 
 
-def test_stress_with_lockdep():
-    """Features are toggled under load and CPUs unplugged, in a kernel with lockdep."""
+def test_torture_with_lockdep():
+    """All that servers do to the scheduler at once, for a short time, in a kernel with lockdep. In CI it
+    replaces `make stress`, whose bits are switched here, too."""
     kernel.build("debug")
-    tests = check(guest.stress(machine.load(demo.DEFAULT_MACHINE), "debug"))
-    written = [path for path, _ in tests.leaves()
-               if f"written {guest.STRESS_TOGGLES} times" in path]
-    assert len(written) == len(demo.FEATURES)
+    result = torture.one(machine.load(demo.DEFAULT_MACHINE), "debug", seed=1, seconds=5, processes=100)
+    totals = torture.Totals()
+    totals.add(result)
+    print(*totals.lines(), sep="\n")
+    check(result, ["the kernel lacks it"])
+    # Each part has come to something.
+    assert all(totals.counts[name][0] for name in (
+        "exec_in_thread", "clone_vm", "slice", "cpu_offline", "cpuset_cpus", "feature", "knob", "invalid_knob",
+        "process_with_threads", "failed_allocation"))

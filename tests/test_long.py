@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tests that take too long for every change: make test-long."""
 
+import random
+
 import pytest
 
 from kit import demo
 from kit.paths import Series
 from kit.sim import validate
 from kit.stack import patches
-from kit.vm import guest, kernel, ktap, machine
+from kit.vm import guest, kernel, ktap, machine, torture
 from test_boot import ALL_HERE, selftests_on
 
 pytestmark = pytest.mark.long
@@ -29,6 +31,28 @@ def test_soak():
 def test_all_selftests(name):
     """Those that `make test` runs on two machines only, too."""
     selftests_on(name, ())
+
+
+def test_stress():
+    """`make stress`: features are toggled under load and CPUs unplugged, in a kernel with lockdep."""
+    kernel.build("debug")
+    result = guest.stress(machine.load(demo.DEFAULT_MACHINE), "debug")
+    tests = ktap.parse(result.ktap)
+    failures = result.failures() + tests.failures()
+    assert not failures, "\n".join(failures)
+    written = [path for path, _ in tests.leaves() if f"written {guest.STRESS_TOGGLES} times" in path]
+    assert len(written) == len(demo.FEATURES)
+
+
+@pytest.mark.parametrize("build", ["stack", "debug", "kasan"])
+def test_torture(build):
+    """`make torture`: no kernel shows a report or a wrong result in an hour."""
+    kernel.build(build)
+    seed = random.randrange(2**32)
+    print(f"SEED={seed}")
+    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), build, seed, minutes=60)
+    print(*totals.lines(), sep="\n")
+    assert not totals.failures, "\n".join(totals.failures)
 
 
 def test_validation():

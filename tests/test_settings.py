@@ -19,8 +19,11 @@ def kit(*args, **env):
 
 
 @pytest.mark.parametrize("args, env, says", [
-    (["sim", "SEED=20"], {}, "SEED=: no such setting; sim takes: KIT_BUILD SERIES"),
-    (["sim"], {"MAKEFLAGS": " -- SEED=20"}, "SEED=: no such setting"),
+    (["sim", "SEDE=20"], {}, "SEDE=: no such setting; sim takes: KIT_BUILD SERIES"),
+    (["sim"], {"MAKEFLAGS": " -- SEDE=20"}, "SEDE=: no such setting"),
+    (["sim", "SEED=20"], {}, "SEED=: sim does not take this setting"),
+    (["torture", "MINUTES=0"], {}, "MINUTES=0: must be a whole number from 1 to 10000"),
+    (["torture"], {"SEED": "-1"}, "SEED=-1: must be a whole number from 0 to 4294967295"),
     (["boot", "SEEDS=3"], {}, "SEEDS=: boot does not take this setting"),
     (["boot"], {"MAKEFLAGS": "w -- MACHINE=two-ccx SEEDS=3"}, "SEEDS=: boot does not take"),
     (["sim"], {"SEEDS": "many"}, "SEEDS=many: must be a whole number from 1 to 999, or auto[:PERCENT"),

@@ -8,7 +8,7 @@
 set -- ${NAMES:-$(sed -n 's/^sched://p' "$SELFTESTS/kselftest-list.txt")}
 kunit=$(find /sys/kernel/debug/kunit -name results 2>/dev/null)
 echo "TAP version 13"
-kmemleak=$(find /sys/kernel/debug/kmemleak 2>/dev/null)
+kmemleak=$(find "$KMEMLEAK" 2>/dev/null)
 echo "1..$(($# + $(printf '%s\n' $kunit $kmemleak | grep -c .)))"
 number=0
 for name in "$@"; do
@@ -21,14 +21,5 @@ for results in $kunit; do
 	sed "1,2d; s/^\(not ok\|ok\) 1 /\1 $number kunit: /" "$results"
 done
 if [ "$kmemleak" ]; then
-	number=$((number + 1))
-	# It keeps quiet about what is younger than 5 seconds, and wants to see a leak twice.
-	sleep 6
-	if echo scan > "$kmemleak" && echo scan > "$kmemleak" && leaks=$(cat "$kmemleak") &&
-	   [ -z "$leaks" ]; then
-		echo "ok $number kmemleak"
-	else
-		echo "$leaks" | sed -n 's/^/# /p'
-		echo "not ok $number kmemleak"
-	fi
+	check_kmemleak $((number + 1))
 fi

@@ -27,7 +27,7 @@ LAST_LINES = 25
 # time passes as it does outside.
 CLOCK = "shift=2,sleep=off"
 COST_CLOCK = "shift=0,sleep=off"
-# With this and _repeatable(), nothing in the guest is random or comes from the host: the same kernel
+# With this and repeatable(), nothing in the guest is random or comes from the host: the same kernel
 # and job give the same figures to the last instruction.
 COST_KERNEL_ARGS = ["norandmaps"]
 SHELL_CLOCK = "shift=2,sleep=on"
@@ -158,7 +158,7 @@ def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kerne
         args, qemu_env = _qemu_command(m, build, job, initrd, COST_CLOCK if icount else CLOCK,
                                        [*(COST_KERNEL_ARGS if icount else []), *kernel_args],
                                        simulated)
-        args += [*(_repeatable(1) if icount else []), "-serial", f"file:{console.path}",
+        args += [*(repeatable(1) if icount else []), "-serial", f"file:{console.path}",
                  "-serial", f"file:{stream.path}", *qemu_extra]
         problems = []
         begin = time.monotonic()
@@ -236,7 +236,7 @@ def _watch(proc, console, stream, deadline, problems, follow, stop):
                 reason = "the guest printed END and did not power off"
 
 
-def _repeatable(seed):
+def repeatable(seed):
     """QEMU's arguments with which nothing that varies comes from the host."""
     return ["-seed", str(seed), "-rtc", "base=2026-01-01,clock=vm"]
 
@@ -251,7 +251,7 @@ def _qemu_command(m, build, job, initrd, clock, kernel_args=(), simulated=None):
     if simulated:
         # Room for all translated code: flushing it would cost a retranslation.
         accel, clock_args = ["-accel", "tcg,thread=single,tb-size=512"], []
-        accel += ["-plugin", simulated.plugin, *_repeatable(simulated.seed)]
+        accel += ["-plugin", simulated.plugin, *repeatable(simulated.seed)]
     append = " ".join([*KERNEL_ARGS, *clock_args, *m.kernel_args(), *kernel_args, f"kit.job={job}"])
     # The kernel kills QEMU when this process dies, even by SIGKILL.
     return (["setpriv", "--pdeathsig", "KILL", *program.command,

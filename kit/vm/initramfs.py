@@ -59,8 +59,8 @@ def base(build):
     archive.file("lib.sh", (GUEST / "lib.sh").read_bytes())
     for job in sorted((GUEST / "jobs").glob("sim.sh" if build == SMALL else "*.sh")):
         archive.file(f"jobs/{job.name}", job.read_bytes(), 0o755)
-    for source in [GUEST / "workload"] if build == SMALL else [*sorted(GUEST.glob("*.c")),
-                                                              GUEST / "workload"]:
+    for source in [GUEST / "workload"] if build == SMALL else [
+            *sorted(GUEST.glob("*.c")), GUEST / "torture", GUEST / "workload"]:
         archive.file(f"bin/{source.stem}", compiled(source, out).read_bytes(), 0o755)
     # Without the patches, selftests/sched cannot be installed with O=: the first patch mends that.
     if build != SMALL and kernel.named(build).patched:

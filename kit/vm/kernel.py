@@ -37,8 +37,8 @@ BUILDS = {
     "stack": Build(True, ("stack.config",), "-cachetopo-"),
     "base": Build(False, (), "-base-"),
     "nocache": Build(True, ("nocache.config",), "-nocache-"),
-    "debug": Build(True, ("stack.config", "debug.config"), "-cachetopo-debug-"),
-    "kasan": Build(True, ("stack.config", "kasan.config"), "-cachetopo-kasan-"),
+    "debug": Build(True, ("stack.config", "debug.config", "faults.config"), "-cachetopo-debug-"),
+    "kasan": Build(True, ("stack.config", "kasan.config", "faults.config"), "-cachetopo-kasan-"),
     "validate": Build(True, ("stack.config",), "-validate-", ROOT / "kit/sim/validate.patch"),
 }
 # What a series without patches can be built as.

@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# Torture the scheduler with the random numbers of SEED, for SECONDS of the guest's clock: see
+# guest/torture/main.c. PROCESSES: how many processes with threads come and go after that. FEATURES: the
+# bits to switch.
+
+. /lib.sh
+
+# part NUMBER NAME ARGUMENT...: run one part, print its lines and its result.
+part() {
+	number=$1
+	shift
+	if torture "$@"; then
+		echo "ok $number $1"
+	else
+		echo "not ok $number $1 # exit=$?"
+	fi
+}
+
+echo "TAP version 13"
+echo "1..4"
+part 1 files "$SEED"
+part 2 run "$SEED" "$SECONDS"
+part 3 memory "$SEED" "$PROCESSES"
+if [ -e "$KMEMLEAK" ]; then
+	check_kmemleak 4
+else
+	echo "ok 4 kmemleak # SKIP the kernel lacks it"
+fi

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make torture: do to the patched kernel, in one guest after the other, all at once what servers do to it,
+and worse.
+
+Each guest gets a seed of its own. Nothing in it comes from the host: the same seed, kernel and machine repeat
+all that happened, so that what one guest finds is found again by giving its seed.
+"""
+
+import random
+import re
+import sys
+import time
+from dataclasses import dataclass, field
+
+from kit import settings
+from kit.features import FEATURES
+from kit.process import say
+from kit.vm import guest, kernel, ktap, machine
+
+# Of the guest's clock, in each guest: enough for each operation to happen, and short enough that little
+# has to be repeated to see again what was found.
+SECONDS = 10
+# Processes with threads that come and go in each guest while memory is watched.
+PROCESSES = 1000
+# After which a guest is taken for dead. Guests with KASAN on a busy host have taken a quarter of it.
+TIMEOUT = 1800
+# Bits of the base that decide which of our code runs.
+BASE_FEATURES = ("TTWU_QUEUE", "SIS_UTIL", "UTIL_EST", "DELAY_DEQUEUE", "NEXT_BUDDY")
+
+_COUNT = re.compile(r"# count (\w+) (\d+) (\d+)$", re.MULTILINE)
+_SECONDS = re.compile(r"# guest seconds: ([\d.]+)$", re.MULTILINE)
+
+
+@dataclass
+class Totals:
+    """What a number of guests did.
+
+    counts: of each operation, how often it was done, and how often the kernel refused it as it may;
+    guest_seconds: their clocks; splats: reports on their consoles; failures: all that was wrong.
+    """
+    guests: int = 0
+    counts: dict = field(default_factory=dict)
+    guest_seconds: float = 0
+    splats: int = 0
+    failures: list = field(default_factory=list)
+
+    def add(self, result):
+        """Add the guest.Result of one guest, and return its failures."""
+        self.guests += 1
+        for name, done, refused in _COUNT.findall(result.ktap):
+            before = self.counts.get(name, (0, 0))
+            self.counts[name] = (before[0] + int(done), before[1] + int(refused))
+        self.guest_seconds += sum(map(float, _SECONDS.findall(result.ktap)))
+        self.splats += len(result.splats)
+        failures = result.failures() + ktap.parse(result.ktap).failures()
+        self.failures += failures
+        return failures
+
+    def lines(self):
+        """The lines of a table of the counts."""
+        return [f"  {name.replace('_', ' '):<24}{done:>9}" + (f"  {refused} refused" if refused else "")
+                for name, (done, refused) in self.counts.items()]
+
+
+def one(m, build, seed, follow=None, seconds=SECONDS, processes=PROCESSES):
+    """Torture a kernel in one guest on a Machine; return a guest.Result."""
+    bits = (*(feature.name for feature in FEATURES), *BASE_FEATURES)
+    env = {"SEED": seed, "SECONDS": seconds, "PROCESSES": processes, "FEATURES": " ".join(bits)}
+    return guest.run(m, build, "torture", env, timeout=TIMEOUT, follow=follow,
+                     kernel_args=guest.COST_KERNEL_ARGS, qemu_extra=guest.repeatable(1))
+
+
+def run(m, build, seed, minutes, follow=None):
+    """Torture a kernel in guests with the seeds `seed`, `seed` + 1, ..., until so many minutes have
+    passed, or one of them finds something; return the Totals."""
+    totals, begin = Totals(), time.monotonic()
+    while not totals.guests or time.monotonic() - begin < 60 * minutes:
+        result = one(m, build, seed + totals.guests, follow)
+        failures = totals.add(result)
+        say(f"torture: SEED={seed + totals.guests - 1}: {result.seconds:.0f} s,"
+            f" {'FAILED' if failures else 'passed'}")
+        if failures:
+            break
+    return totals
+
+
+def command(args):
+    """make torture; return the exit status."""
+    m, build, minutes = machine.load(settings.get("MACHINE")), settings.get("BUILD"), settings.get("MINUTES")
+    seed = settings.get("SEED")
+    if seed is None:
+        seed = random.randrange(2**32)
+    kernel.build(build)
+    say(f"torture: SEED={seed}")
+    begin = time.monotonic()
+    totals = run(m, build, seed, minutes, follow=say)
+    print(*totals.lines(), sep="\n")
+    for line in totals.failures:
+        print(line, file=sys.stderr)
+    say(f"torture on {m.name}, {kernel.release(build)}: {totals.guests} guests from SEED={seed},"
+        f" {time.monotonic() - begin:.0f} s, guest time {totals.guest_seconds:.0f} s,"
+        f" splats: {totals.splats}: {'FAILED' if totals.failures else 'passed'}")
+    if totals.failures:
+        say(f"to repeat it: make torture MINUTES=1 BUILD={build} MACHINE={m.name}"
+            f" SEED={seed + totals.guests - 1}")
+    return 1 if totals.failures else 0

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make torture without guests: which guests run with which seeds, and what is made of what they print."""
+
+import re
+
+import pytest
+
+from kit import settings
+from kit.paths import GUEST
+from kit.process import Error
+from kit.results import blocks
+from kit.vm import guest, torture
+
+GOOD = """TAP version 13
+1..2
+# count fork 10 2
+# count knob 3 0
+# guest seconds: 1.5
+ok 1 files
+# count fork 5 0
+# guest seconds: 2.0
+ok 2 run
+END 0
+"""
+BAD = GOOD.replace("ok 2 run", "# wrong: knob: 5, not EINVAL\nnot ok 2 run # exit=1")
+
+
+def result(ktap, splats=()):
+    return guest.Result("", ktap, 100.0, True, 0, list(splats))
+
+
+@pytest.fixture
+def guests(monkeypatch):
+    """Replace guests: each takes a minute and gives the next of the results in the list. The list of
+    seeds that they got is in its attribute `seeds`."""
+    class Guests(list):
+        seeds = []
+    made, clock = Guests(), [0.0]
+    made.seeds = []
+
+    def one(m, build, seed, follow=None):
+        made.seeds.append(seed)
+        clock[0] += 60
+        return made.pop(0)
+    monkeypatch.setattr(torture, "one", one)
+    monkeypatch.setattr(torture.time, "monotonic", lambda: clock[0])
+    return made
+
+
+def test_guests_until_the_time_is_over(guests):
+    guests += [result(GOOD)] * 5
+    totals = torture.run(None, "stack", 7, 3)
+    assert guests.seeds == [7, 8, 9] and totals.guests == 3 and not totals.failures
+    assert totals.counts == {"fork": (45, 6), "knob": (9, 0)} and totals.guest_seconds == 10.5
+    assert any(line.split() == ["fork", "45", "6", "refused"] for line in totals.lines())
+
+
+def test_it_stops_at_what_is_found(guests):
+    guests += [result(GOOD), result(BAD), result(GOOD)]
+    totals = torture.run(None, "stack", 0, 10)
+    assert guests.seeds == [0, 1]
+    assert any("run" in line for line in totals.failures) and totals.splats == 0
+
+
+def test_a_splat_fails(guests):
+    guests += [result(GOOD, ["WARNING: CPU: 3"])]
+    totals = torture.run(None, "stack", 0, 10)
+    assert totals.splats == 1 and "WARNING: CPU: 3" in totals.failures[0]
+
+
+def test_a_guest_that_died_fails(guests):
+    guests += [result("TAP version 13\n1..2\nok 1 files\n")]
+    assert torture.run(None, "stack", 0, 1).failures
+
+
+def test_all_knobs_are_written():
+    """The program has each knob of the documentation, with its range."""
+    source = (GUEST / "torture/files.c").read_text()
+    [[_, *rows]] = blocks.knobs(None)
+    assert rows
+    for knob, span, *_ in rows:
+        low, high = re.match(r"(\d+)(?: to |, )(\d+)", span).groups()
+        assert f'KNOBS "{knob.strip("`")}", {low}, {high} }}' in source
+
+
+def test_settings():
+    assert settings.get("MINUTES", {}) == 5 and settings.get("SEED", {}) is None
+    assert settings.get("SEED", {"SEED": "0"}) == 0
+    with pytest.raises(Error, match="MINUTES=x: must be a whole number"):
+        settings.get("MINUTES", {"MINUTES": "x"})
