@@ -23,6 +23,21 @@ int cpus(void)
 	return nr_cpus;
 }
 
+/*
+ * Not both at a time: CPUs that go offline, and a process that is moved to another cgroup. The base
+ * warns in cpuset_attach_task() if the cpuset's last CPU goes offline meanwhile. A lock of fcntl()
+ * belongs to a process, also on a file that was inherited.
+ */
+static int lock_file = -1;
+
+static void lock(bool on)
+{
+	struct flock range = { .l_type = on ? F_WRLCK : F_UNLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(lock_file, F_SETLKW, &range))
+		errx(1, "lock of cgroups and CPUs");
+}
+
 static const char *online_path(int cpu)
 {
 	static char path[64];
@@ -44,6 +59,7 @@ void find_cpus(void)
 	}
 	if (!nr_cpus)
 		errx(1, "no CPU of which the L3 is known");
+	lock_file = open("/tmp/torture.lock", O_RDWR | O_CREAT, 0600);
 }
 
 /* A CPU that is as it should be already counts as well. */
@@ -53,10 +69,12 @@ static void set_online(int cpu, bool online)
 
 	if (!movable[cpu])
 		return;
+	lock(true);
 	result = write_file(online_path(cpu), online ? "1" : "0");
+	lock(false);
 	/*
-	 * EBUSY: deadline tasks need it, or somebody else changes which CPUs are online. EPERM: it
-	 * is the second thread of a core while SMT is off.
+	 * EBUSY: it is the last one, or something else changes which CPUs are online. EPERM: it is the
+	 * second thread of a core while SMT is off.
 	 */
 	counted(online ? OP_cpu_online : OP_cpu_offline, -result);
 	if (result && result != -EBUSY && result != -EPERM)
@@ -118,7 +136,7 @@ void run_hotplug(int number)
 				if (cpu != stay)
 					set_online(cpu, false);
 			}
-			/* CPU 0 may have to stay, and others that deadline tasks need. */
+			/* CPU 0 may have to stay. */
 			counted(OP_one_cpu_online, !one_online());
 			usleep(below(20000));
 			all_back();
@@ -126,9 +144,13 @@ void run_hotplug(int number)
 		case 2:
 			if (access(SMT, W_OK))
 				break;
+			lock(true);
 			counted(OP_smt, -write_file(SMT, "off"));
+			lock(false);
 			usleep(below(20000));
+			lock(true);
 			counted(OP_smt, -write_file(SMT, "on"));
+			lock(false);
 			all_back();
 			break;
 		default:
@@ -160,9 +182,11 @@ static void move(int group)
 	if (!of)
 		return;
 	snprintf(pid, sizeof(pid), "%d", of);
-	/* ENOENT: there is no such group. ENOSPC: it has no CPUs. EINVAL: for deadline tasks. */
+	/* ENOENT: there is no such group. ENOSPC: it has no CPUs. */
+	lock(true);
 	counted(OP_cgroup_move, -write_file(group < 0 ? CGROUP "cgroup.procs" :
 							group_file(group, "cgroup.procs"), pid));
+	lock(false);
 }
 
 static void set_cpu_max(int group)
@@ -226,10 +250,12 @@ static void empty(int group)
 
 	if (read_file(group_file(group, "cgroup.procs"), pids, sizeof(pids)) <= 0)
 		return;
+	lock(true);
 	while ((pid = strsep(&at, "\n"))) {
 		if (*pid)
 			write_file(CGROUP "cgroup.procs", pid);
 	}
+	lock(false);
 }
 
 static void change_group(int group)

@@ -334,21 +334,19 @@ bool turns_go_on(void)
 	return !wait_for(all_turned, "a turn of each pair of threads");
 }
 
-/* The classes, each with and without a request of its own: a slice, or a reservation. */
 static void set_class(pid_t tid)
 {
+	/*
+	 * Not SCHED_DEADLINE: when the CPUs of such a task go offline and its cpuset changes, the base
+	 * divides by the number of CPUs of a root domain that has none left, in set_cpus_allowed_dl().
+	 */
 	static const uint32_t policies[] = { SCHED_OTHER, SCHED_OTHER, SCHED_BATCH, SCHED_IDLE,
-					     SCHED_FIFO, SCHED_RR, 6 /* SCHED_DEADLINE */ };
+					     SCHED_FIFO, SCHED_RR };
 	struct attributes attr = { .size = sizeof(attr) };
 
 	attr.policy = policies[below(ARRAY_SIZE(policies))];
 	if (attr.policy == SCHED_FIFO || attr.policy == SCHED_RR)
 		attr.priority = 1 + below(99);
-	if (attr.policy == 6) {
-		attr.period = attr.deadline = 1000000ull * (10 + below(90));
-		attr.runtime = attr.deadline / (10 + below(90));
-	}
-	/* EPERM and EBUSY: deadline tasks need all CPUs of their domain, and what is left of them. */
 	counted(OP_class, syscall(SYS_sched_setattr, tid, &attr, 0) ? errno : 0);
 	if (attr.priority && below(4)) {
 		/* While many of them stay in this class, little else runs. */
@@ -389,7 +387,7 @@ static void set_invalid(pid_t tid)
 		break;
 	default:
 		/* A deadline task with less time than it runs. */
-		attr.policy = 6;
+		attr.policy = 6; /* SCHED_DEADLINE */
 		attr.runtime = 2000000;
 		attr.deadline = attr.period = 1000000;
 	}
