@@ -131,12 +131,12 @@ void run_hotplug(int number)
 			all_back();
 			break;
 		case 1:
-			stay = below(nr_cpus);
+			/* CPU 0 may have to stay. */
+			stay = movable[0] ? below(nr_cpus) : 0;
 			for (cpu = 0; cpu < nr_cpus && !shared->stop; cpu++) {
 				if (cpu != stay)
 					set_online(cpu, false);
 			}
-			/* CPU 0 may have to stay. */
 			counted(OP_one_cpu_online, !one_online());
 			usleep(below(20000));
 			all_back();

@@ -276,7 +276,7 @@ static void fail_allocations(void)
 	/* What is left behind by a process that is killed comes to us. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
-		/* Allocations that may sleep, too: these are the most. One report is as good as many. */
+		/* Allocations that may sleep, too: most of them do. Each report takes long. */
 		set_way(ways[i], "ignore-gfp-wait", "N");
 		set_way(ways[i], "verbose", "0");
 		set_way(ways[i], "task-filter", "Y");

@@ -239,7 +239,7 @@ void run_churn(int number)
 
 /*
  * A process that stays: pairs of threads that wake each other, compute in between for some
- * microseconds or some milliseconds, and sleep.
+ * microseconds, and sleep.
  */
 static struct end {
 	int in, out;
@@ -273,7 +273,7 @@ static void *load_thread(void *argument)
 
 void run_load(int number)
 {
-	static const unsigned int work[] = { 50, 1000, 20000, 100000 };
+	static const unsigned int work[] = { 50, 500, 2000, 10000 };
 	pthread_t thread;
 
 	shared->pids[number] = getpid();
@@ -441,6 +441,6 @@ void run_attributes(int number)
 		default:
 			set_affinity(tid);
 		}
-		usleep(below(1000));
+		usleep(below(10000));
 	}
 }

@@ -19,9 +19,9 @@ from kit.vm import guest, kernel, ktap, machine
 
 # Of the guest's clock, in each guest: enough for each operation to happen, and short enough that little
 # has to be repeated to see again what was found.
-SECONDS = 10
+SECONDS = 5
 # Processes with threads that come and go in each guest while memory is watched.
-PROCESSES = 1000
+PROCESSES = 500
 # After which a guest is taken for dead. Guests with KASAN on a busy host have taken a quarter of it.
 TIMEOUT = 1800
 # Bits of the base that decide which of our code runs.
