@@ -36,8 +36,8 @@ static const struct actor {
 	void (*run)(int number);
 	int processes;
 } actors[] = {
-	{ "load", run_load, NR_LOADS },	   { "churn", run_churn, 3 },
-	{ "attributes", run_attributes, 2 }, { "hotplug", run_hotplug, 1 },
+	{ "load", run_load, NR_LOADS },	   { "churn", run_churn, 2 },
+	{ "attributes", run_attributes, 1 }, { "hotplug", run_hotplug, 1 },
 	{ "cgroups", run_cgroups, 1 },	   { "knobs", run_knobs, 1 },
 	{ "readers", run_readers, 1 },
 };

@@ -263,7 +263,7 @@ static void *load_thread(void *argument)
 		spin(end->work);
 		/* Now and then the CPUs are idle: all that is emulated at a time shares one speed. */
 		if (turn++ % end->sleeps == 0)
-			usleep(2000);
+			usleep(3000);
 		if (write(end->out, &token, 8) != 8)
 			_exit(1);
 		if (end->turns)
@@ -285,7 +285,7 @@ void run_load(int number)
 				.in = j ? back : there,
 				.out = j ? there : back,
 				.work = work[below(ARRAY_SIZE(work))],
-				.sleeps = 1 + below(8),
+				.sleeps = 1 + below(3),
 				.tid = &shared->tids[number][2 * i + j],
 				.turns = j ? &shared->turns[number][i] : NULL,
 			};
