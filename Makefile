@@ -81,7 +81,7 @@ refresh: deps ## move the series to the newest base, or to LINUX=, patch by patc
 bundle: deps ## the patches as one tarball in build/6.12/bundle, for patch, quilt, git am and git fetch
 	@$(KIT) bundle
 
-kernel: deps ## build a kernel: BUILD=stack, base (no patches), nocache, debug (lockdep) or kasan
+kernel: deps ## build a kernel: BUILD=stack, base (no patches), nocache, debug (lockdep), kasan or host
 	@$(KIT) kernel
 
 boot: deps ## boot it on MACHINE=, switch every feature, show what each one changes
@@ -154,7 +154,7 @@ test-long: deps ## soak and validation of the simulation (hours)
 	@$(KIT) test-long
 
 clean: ## remove what was built; the git tree and the downloads stay
-	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache debug kasan validate checks guest bundle *-types *.log) \
+	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache debug kasan host validate checks guest bundle *-types *.log) \
 		$(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it

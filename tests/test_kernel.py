@@ -55,7 +55,8 @@ def test_version_names_build_and_tree(toy):
     print(names)
     assert names == {"stack": f"-cachetopo-{tree}", "base": f"-base-{tree}",
                      "nocache": f"-nocache-{tree}", "debug": f"-cachetopo-debug-{tree}",
-                     "kasan": f"-cachetopo-kasan-{tree}", "validate": f"-validate-{tree}"}
+                     "kasan": f"-cachetopo-kasan-{tree}", "host": f"-cachetopo-host-{tree}",
+                     "validate": f"-validate-{tree}"}
     (toy.linux / "kernel/new.c").write_text("int new;\n")
     assert kernel.local_version(toy.linux, kernel.Kernel(toy.series, "stack")) == f"-cachetopo-{tree}-dirty"
 

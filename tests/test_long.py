@@ -10,7 +10,7 @@ from kit.paths import Series
 from kit.sim import validate
 from kit.stack import patches
 from kit.vm import guest, kernel, ktap, machine, torture
-from test_boot import ALL_HERE, selftests_on
+from test_boot import ALL_HERE, check, not_here, selftests_on
 
 pytestmark = pytest.mark.long
 
@@ -53,6 +53,13 @@ def test_torture(build):
     totals = torture.run(machine.load(demo.DEFAULT_MACHINE), build, seed, minutes=60)
     print(*totals.lines(), sep="\n")
     assert not totals.failures, "\n".join(totals.failures)
+
+
+def test_selftests_with_the_options_of_a_host():
+    """The selftests in a kernel with BUILD=host."""
+    kernel.build("host")
+    m = machine.load(demo.DEFAULT_MACHINE)
+    check(guest.selftest(m, "host"), not_here(m))
 
 
 def test_validation():

@@ -39,6 +39,7 @@ BUILDS = {
     "nocache": Build(True, ("nocache.config",), "-nocache-"),
     "debug": Build(True, ("stack.config", "debug.config", "faults.config"), "-cachetopo-debug-"),
     "kasan": Build(True, ("stack.config", "kasan.config", "faults.config"), "-cachetopo-kasan-"),
+    "host": Build(True, ("stack.config", "host.config"), "-cachetopo-host-"),
     "validate": Build(True, ("stack.config",), "-validate-", ROOT / "kit/sim/validate.patch"),
 }
 # What a series without patches can be built as.
