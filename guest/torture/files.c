@@ -36,11 +36,8 @@ static const struct knob {
 /* Files without anything to write. */
 static const char *const shown[] = { KNOBS "llcs", SCHED "l2_groups", SCHED "wakeup_stats" };
 
-/*
- * To be read while all else goes on. Not sched/debug: in the base, print_cfs_rq() calls avg_vruntime()
- * without the lock of the runqueue. That writes, and pick_eevdf() may find no task after it.
- */
-static const char *const read_too[] = { "/proc/schedstat", FEATURES };
+/* To be read while all else goes on. */
+static const char *const read_too[] = { "/proc/schedstat", FEATURES, SCHED "debug" };
 
 /* No knob accepts any of these. A number above the largest value is in invalid_text(). */
 static const char *const bad_knobs[] = {

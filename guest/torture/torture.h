@@ -30,7 +30,7 @@
 	X(leader_exits_first) X(exit_beside_threads) X(kill) X(core_cookie)                       \
 	X(class) X(nice) X(slice) X(invalid_slice) X(affinity)                                    \
 	X(cpu_offline) X(cpu_online) X(one_llc_online) X(one_cpu_online) X(smt)                   \
-	X(cgroup_move) X(cpu_max) X(invalid_cpu_max) X(cpuset_cpus) X(cpuset_partition)           \
+	X(cgroup_move) X(cpu_max) X(invalid_cpu_max) X(cpuset_cpus)                               \
 	X(invalid_partition) X(cgroup_made) X(cgroup_removed)                                     \
 	X(feature) X(invalid_feature) X(knob) X(invalid_knob) X(numa_balancing) X(schedstats)     \
 	X(trace_events) X(read) X(partial_read) X(raced_read) X(refused_open)                     \
