@@ -32,7 +32,8 @@ def not_here(m):
     if len(groups) == len(llcs):
         reasons += ["no LLC has two groups", "L2_ON_CPU, group: there is no such CPU"]
     if m.cores_per_llc == 1:
-        reasons += ["each LLC has one core", "an LLC of 1 CPUs has little to search"]
+        reasons += ["each LLC has one core", "an LLC of 1 CPUs has little to search",
+                    "needs an LLC of 4 CPUs, this one has 1"]
     if len(llcs) == 1:
         reasons += ["remote: there is no such CPU", "the machine has one LLC"]
     if m.numa_nodes == 1:
