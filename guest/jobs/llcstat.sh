@@ -29,12 +29,12 @@ run 2 pid --pid "$(awk '$2 == "workload" && $3 == 3 { print $1 }' /tmp/out)"
 run 3 watch --watch 1 --count 1
 features=/sys/kernel/debug/sched/features
 cat $features > /tmp/before
-python3 /bin/sched-ab -n 1 -d /tmp/ab SIS_FAST,SCHED_CACHE -- cat $features > /tmp/out 2>&1 &&
+python3 /bin/sched-ab -n 1 -d /ab SIS_FAST,SCHED_CACHE -- cat $features > /tmp/out 2>&1 &&
 	cmp /tmp/before $features && result=ok || result="not ok"
 echo "$result 4 sched-ab"
 sed 's/^/# ab /' /tmp/out
 for run in off-1 on-1 on-2 off-2; do
-	sed "s/^/# ab-$run /" /tmp/ab/$run.txt
+	sed "s/^/# ab-$run /" /ab/$run.txt
 done
 sed 's/^/# record /' /tmp/record
 sed 's/^/# workload /' /tmp/fits /tmp/large

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../attributes.h"
 #include "torture.h"
 
 #define STACK (64 * 1024)
@@ -23,15 +24,6 @@
 #define CORE_SCHED 62
 #define CORE_SCHED_CREATE 1
 #define CORE_SCHED_GROUP 1
-
-/* The kernel's struct sched_attr, by another name: newer C libraries have it, too. */
-struct attributes {
-	uint32_t size, policy;
-	uint64_t flags;
-	int32_t nice;
-	uint32_t priority;
-	uint64_t runtime, deadline, period;
-};
 
 static char *const leaf_args[] = { "torture", "leaf", NULL };
 static char *const no_environment[] = { NULL };

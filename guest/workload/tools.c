@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Random numbers, memory, threads, processes, and work of a given length. */
 #include "workload.h"
+#include "../attributes.h"
 
 #include <linux/futex.h>
 #include <signal.h>
@@ -164,15 +165,6 @@ void restrict_cpus(int first, int last)
 	if (sched_setaffinity(0, sizeof(allowed), &allowed))
 		err(1, "CPUs %d to %d", first, last);
 }
-
-/* struct sched_attr as far as its first version goes; no header of glibc's has it. */
-struct attributes {
-	uint32_t size, policy;
-	uint64_t flags;
-	int32_t nice;
-	uint32_t priority;
-	uint64_t runtime, deadline, period;
-};
 
 void set_slice(uint64_t slice_ns)
 {
