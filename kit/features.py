@@ -65,6 +65,11 @@ FEATURES = (
             "`wake_migration_us` ago.",
             "migrations by wakeups are too many, whatever their cause",
             "wake_place", False),
+    Feature("WAKE_PREDICT", "off",
+            "Search an idle CPU for a wakee near the tasks that wake it and that it wakes: on their core, in "
+            "their LLC or in their node, unless their LLC is busier than its own.",
+            "an experiment: to compare with the others",
+            "wake_predict", True),
     Feature("SCHED_CACHE", "on",
             "Track, for each process with several threads, the LLC in which they run most: their "
             "preferred LLC.",

@@ -374,7 +374,8 @@ def test_default_run_measures_primary_figures_in_about_an_hour():
         print(name, *subjects)
     assert by_name["hackbench/threads-pipe-32g"] == [
         "off", "off again", "TTWU_QUEUE_L2", "TTWU_QUEUE_L2_ON_CPU", "TTWU_QUEUE_L2_DELAYED",
-        "UTIL_FITS_CAPACITY", "SELECT_BIAS_PREV", "WAKE_RECENT_IDLE", "WAKE_RATE_LIMIT", "SCHED_CACHE"]
+        "UTIL_FITS_CAPACITY", "SELECT_BIAS_PREV", "WAKE_RECENT_IDLE", "WAKE_RATE_LIMIT", "WAKE_PREDICT",
+        "SCHED_CACHE"]
     assert "pi_stress" not in by_name and "SIS_FAST" in by_name["netperf/TCP_RR-384-slice"]
     assert all(len(subjects) > 2 for subjects in by_name.values())
     for feature in measure.FEATURES:
@@ -775,9 +776,10 @@ def test_facts_of_a_host_that_tells_nothing(tmp_path):
     assert found["cpus"] == 1 and found["governor"] == "-" and facts.name(found) == "host-1s-1n"
 
 
-def test_kernel_says_which_stack_it_is():
+@pytest.mark.parametrize("build", ["", "debug-", "cloud-", "generic-"])
+def test_kernel_says_which_stack_it_is(build):
     class Uname:
-        release, version = "6.12.117-cachetopo-debug-9d90a8d1f731-dirty", "#1 SMP"
+        release, version = f"6.12.117-cachetopo-{build}9d90a8d1f731-dirty", "#1 SMP"
     assert facts.kernel(Path("/nowhere"), Uname) == {
         "release": Uname.release, "source": "#1 SMP", "config": "-", "stack": "9d90a8d1f731-dirty"}
 

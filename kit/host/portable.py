@@ -14,7 +14,7 @@ FILES = ("LICENSE", *(f"kit/{name}.py" for name in (
     "__init__", "__main__", "features", "paths", "process", "settings",
     *(f"host/{name}" for name in ("__init__", "calibrate", "facts", "knobs", "measure", "slice",
                                   "workloads")),
-    *(f"results/{name}" for name in ("__init__", "pages", "placement", "report", "status", "store",
+    *(f"results/{name}" for name in ("__init__", "pages", "placement", "report", "store",
                                      "tables", "verdict")))), "guest/calibrate.c", "guest/pin.h")
 RUN = """\
 #!/bin/sh

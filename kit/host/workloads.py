@@ -162,7 +162,7 @@ class Primary:
 
 
 KNOWN = ("UTIL_FITS_CAPACITY", "SELECT_BIAS_PREV")
-PLACED = (*KNOWN, "WAKE_RECENT_IDLE", "WAKE_RATE_LIMIT")
+PLACED = (*KNOWN, "WAKE_RECENT_IDLE", "WAKE_RATE_LIMIT", "WAKE_PREDICT")
 QUEUED = ("TTWU_QUEUE_L2", "TTWU_QUEUE_L2_ON_CPU")
 DELAYED = ("TTWU_QUEUE_L2_DELAYED",)
 PRIMARY = (
@@ -180,7 +180,8 @@ PRIMARY = (
     Primary("{network}-{cpus}-slice", ("SIS_FAST",), "+43 % at 240 of 240 CPUs, the same"),
     Primary("hackbench/threads-pipe-{groups}g", PLACED,
             "49 s on a 9654 to 40 with UTIL_FITS_CAPACITY, 49 with SELECT_BIAS_PREV, 29 with both, 34 with "
-            "idle kept for 1 ms; 62 to 45 with the rate limit (M. Desnoyers, LKML 2023-07 to 10)"),
+            "idle kept for 1 ms; 62 to 45 with the rate limit (M. Desnoyers, LKML 2023-07 to 10); 49 with "
+            "placement by communication (the same, LPC 2023)"),
     Primary("tbench/{half}", PLACED,
             "the known loss: -9 % with 128 clients on 2 x 64 cores of Milan (K. P. Nayak, LKML 2023-10-27)"),
     Primary("schbench/{half}/wake-p99", KNOWN,

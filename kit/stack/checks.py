@@ -429,6 +429,7 @@ CONFIGURATIONS = (
     Config("SCHED_DEBUG off", {"SCHED_DEBUG": "n"}),
     Config("SCHEDSTATS off", {"SCHEDSTATS": "n"}),
     Config("SCHED_CACHE off", {"SCHED_CACHE": "n"}),
+    Config("CGROUPS off", {"CGROUPS": "n", "SCHED_CACHE": "y"}),
     # The one that boots has it off.
     Config("CPUMASK_OFFSTACK on", {"DEBUG_PER_CPU_MAPS": "y", "CPUMASK_OFFSTACK": "y"}),
     Config("arm64", ARM64 | {"SCHED_SMT": "y", "SCHED_CORE": "y"}, "arm64"),
