@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kit.cost import measure, plan, profile
-from kit.paths import GUEST
+from kit.paths import GUEST, Series
 from kit.process import Error
 from kit.results import pages, store, tables, verdict
 from kit.vm import initramfs, kernel, machine, qemu
@@ -68,6 +68,16 @@ def test_columns():
     assert set(against.values()) == {"base"} and {"off", "SIS_FAST"} <= set(against)
     on = next(state for state in plan.states("stack") if state.column == "SIS_FAST")
     assert on.writes.endswith(",features=SIS_FAST") and "features=NO_TTWU_QUEUE_L2," in on.writes
+
+
+def test_columns_of_a_series_for_mainline(monkeypatch):
+    """It has no feature bits: it is compared with its base with the feature off, and on."""
+    monkeypatch.setattr(plan, "SERIES", Series("7.3/leave-llc"))
+    found = {state.column: state for build in ("base", "stack") for state in plan.states(build)}
+    assert {column: state.against for column, state in found.items()} == {
+        "base off": None, "base on": None, "off": "base off", "on": "base on"}
+    assert found["on"].writes == found["base on"].writes == "llc_balancing/enabled=1"
+    assert [column for column, state in found.items() if state.memory] == ["base off", "off"]
 
 
 def test_collect(monkeypatch):

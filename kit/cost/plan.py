@@ -4,6 +4,7 @@ of each kernel."""
 
 from dataclasses import dataclass, field
 
+from kit import settings
 from kit.features import FEATURES
 from kit.paths import SERIES
 from kit.vm import kernel
@@ -131,6 +132,13 @@ class State:
 
 def states(build):
     """The States in which a kernel, BUILD or SERIES/BUILD, is measured, a list."""
+    if SERIES.base != settings.default("SERIES") and build in ("base", "stack"):
+        # A series for mainline: it has no feature bits either, and is compared with its base in both
+        # states.
+        against = build == "stack"
+        return [State(f"{'' if against else 'base '}{word}", f"llc_balancing/enabled={value}",
+                      f"base {word}" if against else None, memory=not value)
+                for value, word in enumerate(("off", "on"))]
     if build == "stack":
         off = ",".join(f"features=NO_{feature.name}" for feature in FEATURES)
         return [State("off", off, "base"),
