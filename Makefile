@@ -28,6 +28,8 @@ tiers_export := tree
 tiers_refresh := tree
 tiers_bundle := tree
 tiers_kernel := tree kernel
+tiers_deb := tree kernel deb
+tiers_deb-test := $(tiers_deb) boot deb-test
 tiers_boot := tree kernel boot
 tiers_shell := $(tiers_boot)
 tiers_selftest := $(tiers_boot)
@@ -53,7 +55,7 @@ tiers_deps := $(tiers_test)
 TIERS := $(sort $(foreach goal,$(MAKECMDGOALS),$(tiers_$(goal))))
 
 .DEFAULT_GOAL := help
-.PHONY: help settings deps tree export refresh bundle kernel boot shell selftest stress torture soak checks each-patch mail litmus \
+.PHONY: help settings deps tree export refresh bundle kernel deb deb-test boot shell selftest stress torture soak checks each-patch mail litmus \
 	bench-cost bench-host bench-host-dir calibrate report sim sim-all sim-validate test test-fast test-patches test-boot test-long \
 	clean distclean
 
@@ -81,8 +83,14 @@ refresh: deps ## move the series to the newest base, or to LINUX=, patch by patc
 bundle: deps ## the patches as one tarball in build/6.12/bundle, for patch, quilt, git am and git fetch
 	@$(KIT) bundle
 
-kernel: deps ## build a kernel: BUILD=stack, base (no patches), nocache, debug (lockdep), kasan or host
+kernel: deps ## build a kernel: BUILD=stack, base (no patches), nocache, offstack, debug (lockdep), kasan or host
 	@$(KIT) kernel
+
+deb: deps ## Debian packages of the patched kernel for hosts: CONFIG=cloud, generic or a .config (hours)
+	@$(KIT) deb
+
+deb-test: deps ## build those packages, install them in a Debian 12, boot it in QEMU, remove them (hours)
+	@$(KIT) deb-test
 
 boot: deps ## boot it on MACHINE=, switch every feature, show what each one changes
 	@$(KIT) boot
@@ -154,7 +162,7 @@ test-long: deps ## soak and validation of the simulation (hours)
 	@$(KIT) test-long
 
 clean: ## remove what was built; the git tree and the downloads stay
-	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache debug kasan host validate checks guest bundle *-types *.log) \
+	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache offstack base-offstack debug kasan host validate checks guest bundle deb *-types *.log) \
 		$(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it

@@ -18,6 +18,8 @@ COMMANDS = (
     ("refresh", "kit.stack.patches", "move the series to a newer base, reporting patch by patch"),
     ("bundle", "kit.stack.bundle", "one tarball with the patches, for people without this repository"),
     ("kernel", "kit.vm.kernel", "configure and build a kernel"),
+    ("deb", "kit.deb", "Debian packages of the patched kernel, for hosts"),
+    ("deb-test", "kit.deb", "install those packages in a Debian, boot it, and remove them again"),
     ("boot", "kit.demo", "boot the kernel, toggle every feature, show what each one changes"),
     ("shell", "kit.vm.guest", "a prompt in the guest"),
     ("selftest", "kit.vm.guest", "the series' kernel selftests in the guest"),

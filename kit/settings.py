@@ -16,7 +16,7 @@ from typing import Callable
 from kit.process import Error
 
 # The commands that use a git tree of the kernel, and of these the ones that build a kernel.
-TREE = ("base", "tree", "export", "refresh", "bundle", "kernel", "boot", "shell", "selftest", "stress", "torture",
+TREE = ("base", "tree", "export", "refresh", "bundle", "kernel", "deb", "deb-test", "boot", "shell", "selftest", "stress", "torture",
         "soak", "checks", "each-patch", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
 GUEST = ("boot", "shell", "selftest", "stress", "torture", "soak")
 TESTS = ("test", "test-fast", "test-patches", "test-boot", "test-long")
@@ -111,11 +111,13 @@ SETTINGS = (
             (*TREE, *TESTS)),
     Setting("LINUX", str, "", "kernel source to use as the base: a directory or tarball, from then on;"
             " 'debian' goes back to the pinned one", (*TREE, *TESTS)),
-    Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, debug, kasan, host or validate; or"
-            " one of another series, such as 7.3/base",
+    Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, offstack, base-offstack, debug, kasan, host or"
+            " validate; or one of another series, such as 7.3/base",
             ("kernel", "sim", *GUEST)),
     Setting("MACHINE", str, "two-ccx", "machine to emulate: a name from machines/ or a .toml file",
             ("bench-cost", "each-patch", "sim", *GUEST)),
+    Setting("CONFIG", str, "generic", "configuration to package: Debian's cloud or generic one of 6.12, or a .config"
+            " file such as /boot/config-$(uname -r)", ("deb", "deb-test")),
     Setting("PATCHES", words, (), "numbers of the patches to boot, such as '5 40..45' (default: all)",
             ("each-patch",)),
     Setting("MINUTES", number(1, 10_000), 5, "how long to boot one guest after the other, on this host's"
@@ -168,6 +170,7 @@ SETTINGS = (
             " (default: wherever the scheduler puts them)", ("sim",)),
     Setting("ABBA", switch, False, "1: measure STATE and AGAINST in windows of one boot, A B B A",
             ("sim",)),
+    Setting("CGROUPS", number(0, 20), 0, "how many control groups deep the workload runs", ("sim",)),
     Setting("WINDOW_MS", number(1, 10_000), 0, "length of each window of ABBA=1, in ms (default: 300)",
             ("sim",)),
     Setting("STATS", switch, False, "1: another run of each state with schedstats on, for wakeups by"

@@ -54,7 +54,8 @@ def test_version_names_build_and_tree(toy):
              for build in kernel.BUILDS}
     print(names)
     assert names == {"stack": f"-cachetopo-{tree}", "base": f"-base-{tree}",
-                     "nocache": f"-nocache-{tree}", "debug": f"-cachetopo-debug-{tree}",
+                     "nocache": f"-nocache-{tree}", "offstack": f"-cachetopo-offstack-{tree}",
+                     "base-offstack": f"-base-offstack-{tree}", "debug": f"-cachetopo-debug-{tree}",
                      "kasan": f"-cachetopo-kasan-{tree}", "host": f"-cachetopo-host-{tree}",
                      "validate": f"-validate-{tree}"}
     (toy.linux / "kernel/new.c").write_text("int new;\n")
@@ -118,8 +119,9 @@ def test_progress_without_a_terminal(capsys, monkeypatch):
 def test_series_without_patches_is_not_patched():
     """It has no selftests of ours to install, and its kernels are made from the base."""
     assert kernel.named("stack").patched and not kernel.named("base").patched
+    assert kernel.named("offstack").patched and not kernel.named("base-offstack").patched
     for name in ("7.3/base", "7.3/nocache"):
         assert not kernel.named(name).patched
         assert kernel.source_dir(kernel.named(name)).name == "linux-base"
-    with pytest.raises(Error, match="the series 7.3 has no patches; there are: base, nocache"):
+    with pytest.raises(Error, match="the series 7.3 has no patches; there are: base, nocache, base-offstack"):
         kernel.named("7.3/stack")

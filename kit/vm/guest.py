@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from kit import settings
 from kit.paths import SERIES
@@ -153,42 +154,51 @@ def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kerne
     name = (name or f"{m.name}-{build}-{job}").replace("/", "-")
     # Runs of the same name use the same files, so they take turns.
     with lock(runs / f"{name}.lock"):
-        console, stream = _Port(runs / f"{name}.console"), _Port(runs / f"{name}.ktap")
         initrd = initramfs.write(name, userland or build, env or {}, files or {})
         args, qemu_env = _qemu_command(m, build, job, initrd, COST_CLOCK if icount else CLOCK,
                                        [*(COST_KERNEL_ARGS if icount else []), *kernel_args],
                                        simulated)
-        args += [*(repeatable(1) if icount else []), "-serial", f"file:{console.path}",
-                 "-serial", f"file:{stream.path}", *qemu_extra]
-        problems = []
-        begin = time.monotonic()
-        said = runs / f"{name}.qemu"
-        with open(said, "w", encoding="utf-8") as output:
-            proc = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=output,
-                                    stderr=subprocess.STDOUT, start_new_session=True,
-                                    env=os.environ | qemu_env)
-            try:
-                _watch(proc, console, stream, begin + timeout, problems, follow, stop)
-                by_itself = proc.poll()
-            finally:
-                kill_group(proc)
-        seconds = time.monotonic() - begin
-        found = splats.find(console.read())
-        parsed = ktap.parse(stream.read())
-        ended = parsed.status is not None
-        if by_itself:
-            # QEMU warns, for each CPU, of features of the CPU model that TCG does not emulate.
-            lines = [line for line in said.read_text().splitlines()
-                     if "TCG doesn't support requested feature" not in line]
-            raise Error("\n".join([f"QEMU ended with status {by_itself}:", *lines]))
-        if not ended and not problems:
-            problems.append("the guest stopped before END")
-        if not ended:
-            last = console.read().splitlines()[-LAST_LINES:]
-            problems[-1] = "\n".join([problems[-1] + "; last on the console:",
-                                      *("  " + line for line in last)])
-        return Result(console.read(), stream.read(), seconds, ended,
-                      parsed.status if ended else -1, found, problems)
+        args += [*(repeatable(1) if icount else []), *qemu_extra]
+        return watch(args, qemu_env, runs / name, timeout, follow, stop)
+
+
+def watch(args, env, where, timeout, follow=None, stop=None):
+    """Run QEMU with `args` and two serial ports until the guest powers off; return a Result.
+
+    env: variables to add to the environment; where: path of the run's files, without suffix; timeout,
+    follow, stop: as for run(). Error if QEMU does not start.
+    """
+    console, stream = _Port(Path(f"{where}.console")), _Port(Path(f"{where}.ktap"))
+    args = [*args, "-serial", f"file:{console.path}", "-serial", f"file:{stream.path}"]
+    problems = []
+    begin = time.monotonic()
+    said = Path(f"{where}.qemu")
+    with open(said, "w", encoding="utf-8") as output:
+        proc = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=output,
+                                stderr=subprocess.STDOUT, start_new_session=True,
+                                env=os.environ | env)
+        try:
+            _watch(proc, console, stream, begin + timeout, problems, follow, stop)
+            by_itself = proc.poll()
+        finally:
+            kill_group(proc)
+    seconds = time.monotonic() - begin
+    found = splats.find(console.read())
+    parsed = ktap.parse(stream.read())
+    ended = parsed.status is not None
+    if by_itself:
+        # QEMU warns, for each CPU, of features of the CPU model that TCG does not emulate.
+        lines = [line for line in said.read_text().splitlines()
+                 if "TCG doesn't support requested feature" not in line]
+        raise Error("\n".join([f"QEMU ended with status {by_itself}:", *lines]))
+    if not ended and not problems:
+        problems.append("the guest stopped before END")
+    if not ended:
+        last = console.read().splitlines()[-LAST_LINES:]
+        problems[-1] = "\n".join([problems[-1] + "; last on the console:",
+                                  *("  " + line for line in last)])
+    return Result(console.read(), stream.read(), seconds, ended,
+                  parsed.status if ended else -1, found, problems)
 
 
 class _Port:
@@ -252,9 +262,15 @@ def _qemu_command(m, build, job, initrd, clock, kernel_args=(), simulated=None):
         # Room for all translated code: flushing it would cost a retranslation.
         accel, clock_args = ["-accel", "tcg,thread=single,tb-size=512"], []
         accel += ["-plugin", simulated.plugin, *repeatable(simulated.seed)]
-    append = " ".join([*KERNEL_ARGS, *clock_args, *m.kernel_args(), *kernel_args, f"kit.job={job}"])
+    append = [*KERNEL_ARGS, *clock_args, *m.kernel_args(), *kernel_args, f"kit.job={job}"]
+    return command_line(program, [*m.qemu_args(simulated and simulated.cpu), *accel], image, initrd,
+                        append), program.env
+
+
+def command_line(program, machine_args, image, initrd, append):
+    """Return the arguments that start a qemu.Qemu without the serial ports: of the machine, the paths of
+    kernel and initramfs, and the list of the kernel's arguments."""
     # The kernel kills QEMU when this process dies, even by SIGKILL.
-    return (["setpriv", "--pdeathsig", "KILL", *program.command,
-             *m.qemu_args(simulated and simulated.cpu), *accel,
-             "-nodefaults", "-display", "none", "-no-reboot", "-kernel", str(image),
-             "-initrd", str(initrd), "-append", append], program.env)
+    return ["setpriv", "--pdeathsig", "KILL", *program.command, *machine_args,
+            "-nodefaults", "-display", "none", "-no-reboot", "-kernel", str(image),
+            "-initrd", str(initrd), "-append", " ".join(append)]

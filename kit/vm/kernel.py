@@ -37,13 +37,15 @@ BUILDS = {
     "stack": Build(True, ("stack.config",), "-cachetopo-"),
     "base": Build(False, (), "-base-"),
     "nocache": Build(True, ("nocache.config",), "-nocache-"),
+    "offstack": Build(True, ("stack.config", "offstack.config"), "-cachetopo-offstack-"),
+    "base-offstack": Build(False, ("offstack.config",), "-base-offstack-"),
     "debug": Build(True, ("stack.config", "debug.config", "faults.config"), "-cachetopo-debug-"),
     "kasan": Build(True, ("stack.config", "kasan.config", "faults.config"), "-cachetopo-kasan-"),
     "host": Build(True, ("stack.config", "host.config"), "-cachetopo-host-"),
     "validate": Build(True, ("stack.config",), "-validate-", ROOT / "kit/sim/validate.patch"),
 }
 # What a series without patches can be built as.
-UNPATCHED = ("base", "nocache")
+UNPATCHED = ("base", "nocache", "base-offstack")
 _built = set()
 
 
@@ -107,7 +109,8 @@ def build(name: str = "stack") -> Path:
         started = time.monotonic()
         say(f"kernel {name}: building (log: {log})")
         configure(source, kernel.out, kernel.fragments, log)
-        _make(source, kernel, log)
+        make(source, kernel.out, f"kernel {kernel.build}",
+             [f"LOCALVERSION={local_version(source, kernel)}", "bzImage"], kernel.series, log)
     say(f"kernel {name}: {release(name)} in {time.monotonic() - started:.0f} s")
     _built.add(kernel)
     return kernel.out
@@ -139,10 +142,14 @@ def identity(name) -> dict:
 
 
 def local_version(source, kernel) -> str:
-    """The version suffix: the build's name and 12 digits of the source's tree id."""
+    """The version suffix: the build's name and tree_name()."""
+    return BUILDS[kernel.build].name + tree_name(source)
+
+
+def tree_name(source) -> str:
+    """12 digits of the source's tree id, and whether there are changes that are not committed."""
     tree = git(source, "rev-parse", "HEAD^{tree}").out.strip()[:12]
-    dirty = "-dirty" if git(source, "status", "--porcelain").out else ""
-    return BUILDS[kernel.build].name + tree + dirty
+    return tree + ("-dirty" if git(source, "status", "--porcelain").out else "")
 
 
 def source_dir(kernel) -> Path:
@@ -230,7 +237,7 @@ def configure(source, out, fragments, log):
     lines = requested(fragments)
     wanted = out / "requested.config"
     wanted.write_text("".join(line + "\n" for line in lines))
-    sh(["make", "-s", "-C", source, f"O={out}", "ARCH=x86_64", *_compiler(),
+    sh(["make", "-s", "-C", source, f"O={out}", "ARCH=x86_64", *compiler(),
         f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig"], log=log, timeout=600)
     wrong = dropped(lines, (out / ".config").read_text())
     if wrong:
@@ -238,14 +245,18 @@ def configure(source, out, fragments, log):
                                  *wrong]))
 
 
-def _compiler() -> list[str]:
-    """CC and HOSTCC, by way of ccache where it is installed."""
+def compiler() -> list[str]:
+    """make's variables CC and HOSTCC, by way of ccache where it is installed."""
     cache = "ccache " if shutil.which("ccache") else ""
     return [f"CC={cache}gcc", f"HOSTCC={cache}gcc"]
 
 
-def _make(source, kernel, log):
-    """Compile and show progress; Error with the compiler's errors from the log."""
+def make(source, out, what, words, series, log, timeout=BUILD_TIMEOUT):
+    """Run the kernel's make for O=`out` with targets and variables, and show progress.
+
+    what: names the build in messages; words: the targets and variables; series: its build directory has
+    the ccache; log: gets all output. Error with the compiler's errors.
+    """
     # A date, user or host that changes from build to build would defeat ccache and relink.
     env = {"KBUILD_BUILD_TIMESTAMP": git(source, "log", "-1", "--format=%aD").out.strip(),
            "KBUILD_BUILD_USER": "kit", "KBUILD_BUILD_HOST": "localhost",
@@ -253,20 +264,18 @@ def _make(source, kernel, log):
            # Not in ccache's depend mode, although that saves a fifth of a first build: it does not
            # see what .incbin includes, and bzImage then contains the kernel of an earlier build if
            # that had the same compressed size. The namespace excludes entries of that mode.
-           "CCACHE_DIR": kernel.series.build / "ccache", "CCACHE_NAMESPACE": "no-depend"}
-    progress = Progress(f"kernel {kernel.build}")
+           "CCACHE_DIR": series.build / "ccache", "CCACHE_NAMESPACE": "no-depend"}
+    progress = Progress(what)
     try:
-        sh(["make", "-C", source, f"O={kernel.out}", "ARCH=x86_64", *_compiler(),
-            f"-j{len(os.sched_getaffinity(0))}",
-            f"LOCALVERSION={local_version(source, kernel)}", "bzImage"],
-           env=env, log=log, timeout=BUILD_TIMEOUT, progress=progress)
+        sh(["make", "-C", source, f"O={out}", "ARCH=x86_64", *compiler(),
+            f"-j{len(os.sched_getaffinity(0))}", *words],
+           env=env, log=log, timeout=timeout, progress=progress)
     except Error as error:
         found = [line for line in log.read_text(errors="replace").splitlines()
                  if re.search(r"\berror\b:|undefined reference|\*\*\*", line)]
         if not found:
             raise
-        raise Error("\n  ".join([f"BUILD={kernel.build} does not build (all of it in {log}):",
-                                 *found[:20]])) from error
+        raise Error("\n  ".join([f"{what} does not build (all of it in {log}):", *found[:20]])) from error
     finally:
         progress.end()
 

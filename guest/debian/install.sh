@@ -1,0 +1,17 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# Runs in the root of `make deb-test`, before it becomes a disk: install the packages in /packages, with a
+# module that DKMS has to build for them, and see what apt would do to them.
+set -eu
+
+dkms add hello/1.0
+dpkg -i /packages/*.deb
+for what in full-upgrade autoremove; do
+	apt-get -s "$what" > /packages/said
+	if grep cachetopo /packages/said; then
+		echo "apt-get $what would change the packages"
+		exit 1
+	fi
+done
+systemctl enable deb-test
+rm -r /packages

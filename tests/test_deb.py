@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Packages for hosts: configurations that are taken and refused, names, and what is kept of bindeb-pkg."""
+
+import re
+import subprocess
+
+import pytest
+
+from kit import deb
+from kit.paths import GUEST
+from kit.process import Error
+from kit.stack import patches
+from kit.vm import kernel
+
+# As it is in Debian's kernel packages; linux-config-6.12 has no keys.
+THEIRS = """\
+# Linux/x86 6.12.117 Kernel Configuration
+CONFIG_X86_64=y
+CONFIG_LOCALVERSION="+deb12"
+CONFIG_HZ_250=y
+# CONFIG_SCHED_DEBUG is not set
+# CONFIG_DEBUG_INFO_NONE is not set
+CONFIG_DEBUG_INFO=y
+CONFIG_SYSTEM_TRUSTED_KEYRING=y
+CONFIG_SYSTEM_TRUSTED_KEYS="debian/certs/debian-uefi-certs.pem"
+"""
+
+
+@pytest.fixture
+def fake_kconfig(monkeypatch):
+    """Stand in for the kernel's make: leave .config as it is, but for the options to drop."""
+    drop = []
+
+    def sh(cmd, **options):
+        assert cmd[-1] == "olddefconfig"
+        [out] = [str(word)[2:] for word in cmd if str(word).startswith("O=")]
+        config = deb.Path(out) / ".config"
+        lines = config.read_text().splitlines(keepends=True)
+        config.write_text("".join(line for line in lines if line.partition("=")[0] not in drop))
+    monkeypatch.setattr(deb, "sh", sh)
+    return drop
+
+
+def test_configuration_that_is_not_there(tmp_path):
+    for config in ("clout", tmp_path / "none", tmp_path):
+        with pytest.raises(Error, match="neither one of cloud, generic nor a .config that can be read") as caught:
+            deb.read(str(config))
+        print(caught.value)
+
+
+@pytest.mark.parametrize("text, says", [
+    ("# Linux/arm64 6.12.1 Kernel Configuration\nCONFIG_ARM64=y\n", ", but of Linux/arm64 6.12.1"),
+    ("CONFIG_X86_32=y\n", "64-bit x86 kernel"), ("# CONFIG_X86_64=y\n", "64-bit x86 kernel"), ("", "64-bit x86")])
+def test_configuration_of_another_machine(tmp_path, text, says):
+    (tmp_path / "config").write_text(text)
+    with pytest.raises(Error, match="not the configuration of a 64-bit x86 kernel") as caught:
+        deb.read(str(tmp_path / "config"))
+    print(caught.value)
+    assert says in str(caught.value)
+
+
+def test_other_series_is_refused(toy):
+    toy.series = deb.SERIES.__class__("7.3/x", toy.series.root, toy.series.build)
+    with pytest.raises(Error, match="SERIES=7.3/x: packages are made of 6.12 only"):
+        deb.build("generic", toy.series)
+
+
+def test_our_options_replace_theirs(tmp_path, fake_kconfig):
+    deb.configure(tmp_path, tmp_path, THEIRS, "x", tmp_path / "log")
+    text = (tmp_path / ".config").read_text()
+    print(text)
+    ours = kernel.requested([deb.FRAGMENT])
+    assert {"CONFIG_SCHED_CACHE=y", "CONFIG_SCHED_DEBUG=y", 'CONFIG_LOCALVERSION=""'} <= set(ours)
+    names = re.findall(r"^(?:# )?(CONFIG_\w+)", text, re.MULTILINE)
+    assert sorted(names) == sorted(set(names)) and set(ours) <= set(text.splitlines())
+    assert "CONFIG_HZ_250=y" in text and 'CONFIG_SYSTEM_TRUSTED_KEYS=""' in text
+
+
+def test_option_that_is_not_to_be_had(tmp_path, fake_kconfig):
+    fake_kconfig += ["CONFIG_SCHED_CACHE", "CONFIG_SMP"]
+    with pytest.raises(Error, match="CONFIG=x lacks what these lines of deb.config need:") as caught:
+        deb.configure(tmp_path, tmp_path, THEIRS, "x", tmp_path / "log")
+    print(caught.value)
+    assert str(caught.value).splitlines()[1:] == ["  CONFIG_SMP=y  (it is not set)",
+                                                  "  CONFIG_SCHED_CACHE=y  (it is not set)"]
+
+
+@pytest.mark.patches
+def test_kconfig_takes_our_options(tmp_path):
+    source = patches.ensure()
+    deb.configure(source, tmp_path, THEIRS, "x", tmp_path / "log")
+    text = (tmp_path / ".config").read_text()
+    assert "CONFIG_SCHED_CACHE=y" in text and "CONFIG_DEBUG_INFO=y" not in text
+    with pytest.raises(Error) as caught:
+        deb.configure(source, tmp_path, THEIRS + "CONFIG_EXPERT=y\n# CONFIG_PROC_FS is not set\n", "x", tmp_path / "log")
+    print(caught.value)
+    assert str(caught.value).splitlines()[1:] == ["  CONFIG_SCHEDSTATS=y  (it is not set)"]
+
+
+def test_packages_of_a_build(toy, tmp_path, monkeypatch):
+    """Those of image and headers are kept, under names of their own; what would replace a package of the
+    distribution is not."""
+    patches.tree(toy.series, toy.source)
+    monkeypatch.setenv("LINUX", "")
+    monkeypatch.setattr(deb, "configure", lambda *args: None)
+    config = tmp_path / "config"
+    config.write_text(THEIRS)
+    monkeypatch.setattr(deb, "_debian", lambda flavour, series: THEIRS)
+
+    def make(source, out, what, words, series, log, timeout):
+        values = dict(word.split("=", 1) for word in words if "=" in word)
+        assert words[-1] == "bindeb-pkg"
+        release = "6.12.1" + values["LOCALVERSION"]
+        (out / "include/config").mkdir(parents=True)
+        (out / "include/config/kernel.release").write_text(release + "\n")
+        for name in (f"linux-image-{release}", f"linux-headers-{release}", "linux-libc-dev"):
+            (out.parent / f"{name}_{values['KDEB_PKGVERSION']}_amd64.deb").write_text("")
+    monkeypatch.setattr(kernel, "make", make)
+    tree = toy.git("rev-parse", "HEAD^{tree}")[:12]
+    found = {}
+    for name in ("cloud", "generic", str(config)):
+        built = deb.build(name, toy.series)
+        assert len(built) == 2 and all(path.is_file() for path in built)
+        found[name] = [path.name for path in built]
+    for names in found.values():
+        print("\n".join(names))
+    assert found["cloud"] == [f"linux-{kind}-6.12.1-cachetopo-cloud-{tree}_6.12.1-1_amd64.deb"
+                              for kind in ("image", "headers")]
+    assert found[str(config)][0] == f"linux-image-6.12.1-cachetopo-{tree}_6.12.1-1_amd64.deb"
+    packages = sorted(path.name.partition("_")[0] for path in (toy.series.work / "deb").glob("*.deb"))
+    assert len(set(packages)) == 6 and all("-cachetopo-" in name for name in packages)
+    # What a package may be called, says the Debian policy.
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9+.-]+", name) for name in packages)
+
+
+@pytest.mark.parametrize("script", sorted((GUEST / "debian").glob("*.sh")), ids=lambda path: path.name)
+def test_scripts_of_deb_test(script):
+    done = subprocess.run(["shellcheck", "-s", "sh", script], capture_output=True, text=True)
+    print(done.stdout)
+    assert done.returncode == 0
+    if script.name == "deb-test.sh":
+        text = script.read_text()
+        assert f"1..{len(re.findall(r'^check ', text, re.MULTILINE))}\"" in text
