@@ -149,12 +149,14 @@ def test_interrupts_of_many_cpus(tmp_path):
 # name: (CPUs, LLCs, nodes)
 SIMULATED = {
     "epyc-9654": (384, 24, 2),
+    "epyc-1x1x8x2": (16, 1, 1),
     "epyc-1x8x8": (64, 8, 1),
     "epyc-2x2x8": (32, 4, 2),
     "epyc-2x2x8x2": (64, 4, 2),
     "epyc-2x2x2": (16, 4, 2),
     "epyc-milan": (128, 16, 4),
     "epyc-milan-16": (16, 8, 4),
+    "spr-1x30x2": (60, 1, 1),
     "spr-2x30x2": (120, 2, 1),
     "spr-2x48x2": (192, 2, 2),
     "spr-2x56x2": (224, 2, 2),

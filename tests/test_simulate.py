@@ -208,13 +208,14 @@ def test_command_compares_two_states(guests, settings_of, capsys):
 
 
 def test_command_saves_one_state(guests, settings_of):
-    settings_of(SEEDS="2", SAVE="1", NAME="other")
+    settings_of(SEEDS="2", SAVE="1", NAME="other", CGROUPS="3")
     assert simulate.command(None) == 0
     found = store.load(guests.out / "committed/epyc-2x2x2/sim-other.json")
     assert list(found.values) == list(found.details) == ["stack"]
     assert found.subjects["stack"].against is None
     assert sorted(run["seed"] for run in guests.runs) == [1, 2]
-    assert found.repeat["command"].endswith("BUILD=stack SEEDS=2")
+    assert {run["cgroups"] for run in guests.runs} == {3}
+    assert found.repeat["command"].endswith("CGROUPS=3 BUILD=stack SEEDS=2")
 
 
 def test_command_keeps_the_result_of_another_experiment(guests, settings_of):
@@ -340,7 +341,7 @@ def test_three_functions_are_named_for_data():
     ("wakeups", "4:2:100:100:60:30", "4:8:100:100:60:30"),
     ("scale", "open:8:2:2:3", "open:32:2:2:3"),
     ("pipeline", "4:3:100:20", "4:3:100:20"),
-    ("cyclic", "24:1000:20", "96:1000:20"),
+    ("cyclic", "24:1000:20", "96:1000:20"), ("pi", "8:2:5:10", "32:2:5:10"),
     ("ping-pong", "0:4:500", "0:16:500"),
     ("bounce", "0:4:2000", "0:16:2000"),
     ("counters", "0:4:2000", "0:16:2000"),

@@ -180,8 +180,8 @@ def test_short_row(built, tmp_path, monkeypatch, capsys):
 def test_control_groups_are_deep(built):
     """Each switch between two CPUs' tasks and idle goes through three more levels."""
     m = machine.load(ONE.machine)
-    counts = [simulate.run(m, simulate.State("stack"), [workloads.task("ping-pong:0:4:100", m)], 1,
-                           cgroups=cgroups)[0].counted["instructions"] for cgroups in (0, 3)]
+    counts = [simulate.run(m, simulate.State("stack", cgroups=cgroups), [workloads.task("ping-pong:0:4:100", m)],
+                           1)[0].counted["instructions"] for cgroups in (0, 3)]
     print(counts)
     assert counts[1] > 1.1 * counts[0]
 

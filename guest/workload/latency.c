@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Tasks for which it counts how late they run. */
+/* Tasks for which it counts how late they run, and real-time threads. */
 #include "workload.h"
 
+#include <linux/futex.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 /* Until work that the kernel has put off is done. */
@@ -24,16 +26,22 @@ static void sleep_until(double ns)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
+static void set_fifo(int priority)
+{
+	struct sched_param parameters = { .sched_priority = priority };
+
+	if (sched_setscheduler(0, SCHED_FIFO, &parameters))
+		err(1, "SCHED_FIFO");
+}
+
 static void *cyclic_task(void *argument)
 {
-	struct sched_param parameters = { .sched_priority = 50 };
 	uint64_t late = 0;
 	long i;
 
 	join((uintptr_t)argument, 0, (uintptr_t)argument);
 	begin_work();
-	if (sched_setscheduler(0, SCHED_FIFO, &parameters))
-		err(1, "SCHED_FIFO");
+	set_fifo(50);
 	pthread_barrier_wait(&all_there);
 	/* The first tenth of the periods is the warm-up. */
 	for (i = -periods / 10; i < periods; i++) {
@@ -47,6 +55,9 @@ static void *cyclic_task(void *argument)
 	}
 	late_ns += late;
 	threads_done++;
+	/* The exit of a thread interrupts all CPUs that have run the process, to flush their TLBs. */
+	for (;;)
+		pause();
 	return NULL;
 }
 
@@ -72,6 +83,89 @@ void cyclic(int threads, long period_us, long times)
 		sleep_us(period_us);
 	end_region();
 	printf("%.4f us\n", late_ns / 1e3 / threads / times);
+}
+
+/* ---- priority inversions as pi_stress has them ---- */
+
+/* The priorities of a group's threads, and of the thread that has to run when a window ends. */
+enum { LOW = 1, MEDIUM, HIGH, MEASURING };
+#define EACH 3
+
+/* owner: a PI futex: the id of the thread that has the lock, and a bit if others wait for it. */
+struct inversion {
+	ALIGNED _Atomic uint32_t owner;
+	_Atomic bool resolved;
+	pthread_barrier_t begun, locked;
+};
+
+static struct inversion *inversions;
+
+static void lock_pi(_Atomic uint32_t *owner, uint32_t self)
+{
+	uint32_t unlocked = 0;
+
+	if (!atomic_compare_exchange_strong(owner, &unlocked, self) &&
+	    syscall(SYS_futex, owner, FUTEX_LOCK_PI_PRIVATE, 0, NULL, NULL, 0))
+		err(1, "FUTEX_LOCK_PI");
+}
+
+static void unlock_pi(_Atomic uint32_t *owner, uint32_t self)
+{
+	if (!atomic_compare_exchange_strong(owner, &self, 0) &&
+	    syscall(SYS_futex, owner, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, NULL, 0))
+		err(1, "FUTEX_UNLOCK_PI");
+}
+
+static void *pi_task(void *argument)
+{
+	int number = (uintptr_t)argument, priority = LOW + number % EACH;
+	struct inversion *self = &inversions[number / EACH];
+	uint32_t id = syscall(SYS_gettid);
+
+	join(number, number / EACH, number % EACH);
+	begin_work();
+	set_fifo(priority);
+	for (;;) {
+		pthread_barrier_wait(&self->begun);
+		if (priority == LOW) {
+			self->resolved = false;
+			lock_pi(&self->owner, id);
+		}
+		pthread_barrier_wait(&self->locked);
+		if (priority == MEDIUM) {
+			/* LOW cannot run meanwhile. It does because it inherits the priority of HIGH. */
+			while (!self->resolved)
+				;
+		} else if (priority == HIGH) {
+			lock_pi(&self->owner, id);
+			self->resolved = true;
+			unlock_pi(&self->owner, id);
+		} else {
+			/* HIGH has run before, and waits. */
+			if (!(self->owner & FUTEX_WAITERS))
+				errx(1, "group %d: no inversion", number / EACH);
+			unlock_pi(&self->owner, id);
+		}
+		progress(number);
+	}
+}
+
+void priority_inversions(int groups, int step, long warm_ms, long ms)
+{
+	int order[MOST_TASKS], i, count = EACH * groups;
+
+	expect_tasks(count);
+	inversions = map(groups * sizeof(*inversions), MAP_PRIVATE);
+	for (i = 0; i < groups; i++) {
+		pthread_barrier_init(&inversions[i].begun, NULL, EACH);
+		pthread_barrier_init(&inversions[i].locked, NULL, EACH);
+	}
+	shuffle(order, count);
+	for (i = 0; i < count; i++)
+		start_thread(spread_cpu(order[i] / EACH, step), pi_task, (void *)(uintptr_t)order[i]);
+	set_fifo(MEASURING);
+	measure(RATE, 1.0 / EACH, "inversions/ms", warm_ms, ms);
+	need_all();
 }
 
 /* ---- wakeups as schbench has them ---- */

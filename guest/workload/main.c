@@ -89,6 +89,11 @@ static const char usage[] =
 "      us from wakeup to running, 99th percentile, in the shape of schbench: each of MESSENGERS threads\n"
 "      wakes WORKERS threads of its own. A worker computes for WORK_US us, sleeps for PAUSE_US us and\n"
 "      asks to be woken\n"
+"  pi GROUPS STEP WARM MS\n"
+"      inversions/ms of groups of three SCHED_FIFO threads, in the shape of pi_stress. A group has a CPU\n"
+"      of its own, STEP CPUs from that of the one before. In each round, the thread of the lowest\n"
+"      priority locks a PI futex, that of the highest waits for it, and the one between them spins until\n"
+"      the highest has had it. So the lowest has to inherit the priority of the highest\n"
 "  scale open|lock|switch THREADS STEP WARM MS\n"
 "      operations/ms of THREADS pinned threads of one process, in the shape of will-it-scale. open: each\n"
 "      opens and closes a file of its own; lock: each locks and unlocks one; switch: THREADS pairs of\n"
@@ -391,6 +396,15 @@ static void run_wakeups(void)
 	wakeups(messengers, workers, work, pause, warm, ms);
 }
 
+static void run_pi(void)
+{
+	int groups = number("GROUPS", 1, MOST_TASKS / 3), step = number("STEP", 1, MOST_CPU);
+	long warm = warm_argument(), ms = ms_argument();
+
+	no_more();
+	priority_inversions(groups, step, warm, ms);
+}
+
 static void run_scale(void)
 {
 	enum scale what = (enum scale[]){ SCALE_OPEN, SCALE_LOCK, SCALE_SWITCH }[word("open|lock|switch")];
@@ -424,6 +438,7 @@ static const struct kind {
 	{ "mixed", run_mixed, true, true },
 	{ "barrier", run_barrier, true, true },
 	{ "wakeups", run_wakeups, true, true },
+	{ "pi", run_pi, false, true },
 	{ "scale", run_scale, false, true },
 };
 #define KINDS (sizeof(kinds) / sizeof(*kinds))

@@ -5,20 +5,11 @@
 #include <fcntl.h>
 
 static enum scale what;
-static int cpu_step, cpu_count;
 /* The files are being removed. */
 static _Atomic bool over;
 static struct channel {
 	int there[2], back[2];
 } *channels;
-
-/* The CPU of a thread: each core's first CPU before the second ones. */
-static int cpu_of(int thread)
-{
-	int at = thread * cpu_step;
-
-	return (at % cpu_count + at / cpu_count) % cpu_count;
-}
 
 /* Open and close a file of the thread's own: the threads share the table of open files. */
 static void open_own(int number, const char *path)
@@ -96,8 +87,6 @@ void scale(enum scale given, int threads, int step, long warm_ms, long ms)
 	int order[MOST_TASKS], i, tasks = given == SCALE_SWITCH ? 2 * threads : threads;
 
 	what = given;
-	cpu_step = step;
-	cpu_count = sysconf(_SC_NPROCESSORS_ONLN);
 	expect_tasks(tasks);
 	allow_files(4 * tasks + 64);
 	if (given == SCALE_SWITCH)
@@ -108,10 +97,11 @@ void scale(enum scale given, int threads, int step, long warm_ms, long ms)
 	shuffle(order, tasks);
 	for (i = 0; i < tasks; i++) {
 		int number = order[i];
-		/* The second thread of a pair is beside the first one. */
-		int cpu = given == SCALE_SWITCH ? cpu_of(number / 2) + number % 2 * (step > 1)
-						: cpu_of(number);
+		int cpu = spread_cpu(given == SCALE_SWITCH ? number / 2 : number, step);
 
+		/* The second thread of a pair is beside the first one. */
+		if (given == SCALE_SWITCH)
+			cpu += number % 2 * (step > 1);
 		start_thread(cpu, scale_task, (void *)(uintptr_t)number);
 	}
 	measure(RATE, 1, "operations/ms", warm_ms, ms);

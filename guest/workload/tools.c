@@ -96,6 +96,13 @@ void scatter(void)
 	sleep_us(random_number() % DELAY_US);
 }
 
+int spread_cpu(int number, int step)
+{
+	int at = number * step, count = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return (at % count + at / count) % count;
+}
+
 void start_thread(int cpu, void *(*function)(void *), void *argument)
 {
 	pthread_attr_t attributes;

@@ -55,6 +55,8 @@ void sleep_us(long us);
 /* Map `size` bytes of zeros; shared: MAP_SHARED or MAP_PRIVATE. Ends the program if there is no
  * memory, as all functions here do if something fails. */
 void *map(size_t size, int shared);
+/* Give the CPU that is `step` CPUs from that of the number before, each CPU once before any twice. */
+int spread_cpu(int number, int step);
 /* Start a thread on a CPU, or wherever the caller may run if cpu is ANY. */
 void start_thread(int cpu, void *(*function)(void *), void *argument);
 /* Fork; the child ends with its parent. Give 0 in the child. */
@@ -166,6 +168,7 @@ void barrier(int threads, double work, size_t private_kib, long warm_ms, long ms
 
 /* latency.c */
 void cyclic(int threads, long period_us, long times);
+void priority_inversions(int groups, int step, long warm_ms, long ms);
 void wakeups(int messengers, int workers, double work, long pause_us, long warm_ms, long ms);
 
 /* scale.c */

@@ -31,7 +31,8 @@ KERNELS = {"ours": {"BUILD": "stack", "STATE": "features=SCHED_CACHE", "AGAINST"
            "mainline": {"BUILD": "7.3/base", "STATE": "llc_balancing/enabled=1",
                         "AGAINST": "llc_balancing/enabled=0"}}
 # Settings of make sim that are a row's keys, in lower case.
-KEYS = ("machine", "workload", "build", "state", "against", "start", "abba", "window_ms", "stats", "seeds")
+KEYS = ("machine", "workload", "build", "state", "against", "start", "abba", "window_ms", "stats", "seeds",
+        "cgroups")
 # By how much SENSITIVITY=1 changes each cost: many sources of one figure differ by so much.
 CHANGE = 0.3
 # The boots of most rows: two states and a control, with 10 seeds each.
@@ -43,10 +44,12 @@ INCIDENTAL = ("commit", "seconds", "seeds", "auto", "command")
 @dataclass(frozen=True)
 class Row:
     """An experiment of the table for one kernel. name: of its result; env: {setting of make sim: text};
-    sensitivity: the number of seeds to try it with, 0 for not at all."""
+    sensitivity: the number of seeds to try it with, 0 for not at all; claim: what it tries, "FEATURE:
+    CONDITIONS", "" if it is none of the claims of the seeds."""
     name: str
     env: dict
     sensitivity: int = 0
+    claim: str = ""
 
     def experiment(self, **env):
         """Make the simulate.Experiment, with some settings changed."""
@@ -70,10 +73,10 @@ def rows(path=None):
 def _rows_of(file, name, values):
     if not isinstance(values, dict):
         raise Error(f"{file}: {name}: is to be in the table of a row")
-    unknown = [key for key in values if key not in (*KEYS, "kernels", "sensitivity")]
+    unknown = [key for key in values if key not in (*KEYS, "kernels", "sensitivity", "claim")]
     if unknown:
         raise Error(f"{file}: {name}: {unknown[0]}: unknown key; known are: "
-                    f"{', '.join(KEYS)}, kernels, sensitivity")
+                    f"{', '.join(KEYS)}, kernels, sensitivity, claim")
     for key in ("machine", "workload"):
         if key not in values:
             raise Error(f"{file}: {name}: {key}: missing")
@@ -87,9 +90,12 @@ def _rows_of(file, name, values):
         raise Error(f"{file}: {name}: kernels: must be a list of {', '.join(KERNELS)}")
     if type(sensitivity) is not int or sensitivity < 0:
         raise Error(f"{file}: {name}: sensitivity: must be a number of seeds")
+    claim = values.get("claim", "")
+    if not isinstance(claim, str) or claim and ": " not in claim:
+        raise Error(f"{file}: {name}: claim: must be FEATURE: CONDITIONS")
     for which in kernels:
         yield Row(name + ("-mainline" if which == "mainline" else ""), KERNELS.get(which, {}) | own,
-                  sensitivity)
+                  sensitivity, claim)
 
 
 def chosen(every, names):

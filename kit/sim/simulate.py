@@ -62,10 +62,11 @@ METRICS = {"time": store.Metric("ms", "less", "simulated time"),
 
 @dataclass(frozen=True)
 class State:
-    """A kernel in a state: a BUILD, and the files to write that bring it about (FILE=VALUE,... as
-    guest/lib.sh takes them)."""
+    """A kernel in a state: a BUILD, the files to write that bring it about (FILE=VALUE,... as
+    guest/lib.sh takes them), and how many control groups deep tasks run."""
     build: str
     writes: str = ""
+    cgroups: int = 0
 
     def __str__(self):
         return f"{self.build} {self.writes}".strip()
@@ -186,15 +187,14 @@ def cpu_model(m):
             "-la57,-erms,-fsrm,+monitor,+x2apic")
 
 
-def run(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windows(), cgroups=0):
+def run(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windows()):
     """Boot a State on a Machine with a seed, run Tasks one after the other, and give a Region for each
-    window of each; setting `stop`, a threading.Event, ends it. cgroups: how many control groups deep the
-    Tasks run. Error if the run failed."""
+    window of each; setting `stop`, a threading.Event, ends it. Error if the run failed."""
     check_qemu()
     round_ns = round_ns or default_round(m)
     out = kernel.named(state.build).out
     name = f"{m.name}-sim-{state.build}-{seed}-".replace("/", "-") + hashlib.sha256(
-        repr((state, tasks, round_ns, without(), windows, cgroups)).encode()).hexdigest()[:8]
+        repr((state, tasks, round_ns, without(), windows)).encode()).hexdigest()[:8]
     counted = SERIES.work / "guest" / "runs" / f"{name}.json"
     counted.parent.mkdir(parents=True, exist_ok=True)
     counted.unlink(missing_ok=True)
@@ -205,7 +205,7 @@ def run(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windo
     chosen = options(m, system_map, seed, round_ns) | {"out": counted}
     result = guest.run(m, state.build, "sim", {
         "ROWS": " ".join(each.row(seed, windows) for each in tasks), "STATE": state.writes,
-        **windows.variables(), "CGROUPS": cgroups,
+        **windows.variables(), "CGROUPS": state.cgroups,
     }, timeout=TIMEOUT, userland=initramfs.SMALL, stop=stop, name=name, simulated=guest.Simulated(
         cpu_model(m), ",".join([str(plugin()), *(f"{k}={v}" for k, v in chosen.items())]), seed))
     bad = result.failures() + ktap.parse(result.ktap).failures()
@@ -349,7 +349,7 @@ def collect_windows(m, wanted, states, seeds, round_ns, window_ms, types=False, 
 
     def one(stop, _, seed):
         windows = workloads.Windows(workloads.abba(seed, *(state.writes for state in states)), window_ms)
-        regions = (boot or run)(m, State(build), [wanted], seed, round_ns, stop, windows)
+        regions = (boot or run)(m, dataclasses.replace(states[0], writes=""), [wanted], seed, round_ns, stop, windows)
         done["runs"] += 1
         say(f"  {done['runs']} of {seeds}: seed {seed}: " + ", ".join(
             f"{names[writes]} {region.value:g}" for writes, region in zip(windows.states, regions)) +
@@ -418,6 +418,7 @@ def check_place(path, wanted, states):
 def repeat_info(m, wanted, states, seeds, round_ns):
     """What one needs to know to do it again."""
     words = [f"make sim MACHINE={m.name} WORKLOAD={wanted}{SERIES.setting}",
+             *([f"CGROUPS={states[0].cgroups}"] if states[0].cgroups else []),
              *([f"ROUND_NS={round_ns}"] if round_ns != default_round(m) else []),
              f"BUILD={states[-1].build}", *([f"START={wanted.start}"] if wanted.start else [])]
     if states[-1].writes:
@@ -477,6 +478,7 @@ def experiment(env=None):
     states = [state(settings.get("STATE", env), build)]
     if against:
         states.insert(0, state(against, build))
+    states = [dataclasses.replace(each, cgroups=settings.get("CGROUPS", env)) for each in states]
     if len(set(states)) < len(states):
         raise Error(f"AGAINST={against}: is the same state; the control is measured anyway")
     window_ms = check_windows(wanted, states, env)

@@ -196,9 +196,9 @@ def measure(row, rows, seeds, known):
         if not tasks:
             return
         m, begin = machine.load(boot.machine), time.monotonic()
-        regions = simulate.run(m, simulate.state(boot.state, boot.build),
-                               [workloads.task(variant.workload, m) for variant in tasks], seed, stop=stop,
-                               cgroups=boot.cgroups)
+        state = dataclasses.replace(simulate.state(boot.state, boot.build), cgroups=boot.cgroups)
+        regions = simulate.run(m, state, [workloads.task(variant.workload, m) for variant in tasks], seed,
+                               stop=stop)
         known.update({(variant, seed): region.value for variant, region in zip(tasks, regions)})
         say(f"  row {row.number}, seed {seed}, {time.monotonic() - begin:.0f} s: " + ", ".join(
             f"{variant.workload} {known[variant, seed]:g}" for variant in tasks))

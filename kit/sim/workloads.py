@@ -100,6 +100,9 @@ WORKLOADS = {
                          lambda m: [_llcs(m), 3, 100, 20]),
     "cyclic": Workload("cyclic", store.Metric("us", "less", "lateness of real-time threads"),
                        lambda m: [m.cpus * 3 // 2, 1000, 20]),
+    # As many groups as `pi_stress -g $(($(nproc) / 2))` has: with SMT, one on each core.
+    "pi": Workload("pi", store.Metric("inversions/ms", "more", "priority inversions per ms"),
+                   lambda m: [max(m.cpus // 2, 1), 2, 5, 10], placed=False, timed=True),
     "ping-pong": Workload("ping-pong", store.Metric("ns", "less", "a byte there and back"),
                           _pair(500), placed=False),
     "bounce": Workload("bounce", store.Metric("ns", "less", "a line to the other CPU"),
