@@ -8,7 +8,7 @@ import pytest
 from kit.features import FEATURES
 from kit.paths import RESULTS, ROOT, Series
 from kit.process import Error
-from kit.results import blocks, report, status, store
+from kit.results import blocks, report, store
 from kit.stack import documents
 
 BEGIN, END = "<!-- begin {}: make report -->", "<!-- end {} -->"
@@ -103,23 +103,6 @@ def test_a_changed_result_changes_the_block(results, name, what):
         # The one table has a row for each operation, the other one for each bit.
         row = "`SIS_FAST`" if name == "cost-bits" else "fork, exit, wait"
         assert [old.split(" |")[0] for old, _ in lines] == [f"| {row}"]
-
-
-def test_void_results_show_no_figure(results):
-    """A simulation of contended lines with the cache model that has them wrong; the same one at
-    another commit has its figures."""
-    def cells(these):
-        [line] = [line for line in blocks.fill(page("simulated"), "x.md", these).splitlines()
-                  if line.startswith("| 96 periodic")]
-        return [cell.strip() for cell in line.split("|")[3:-1]]
-    older, newer = copy.deepcopy(results), copy.deepcopy(results)
-    for these, commit in ((older, status.OLD_MODEL[0]), (newer, "0000000")):
-        for one in these.values():
-            one.repeat["commit"] = commit
-    assert cells(older) == ["", "void"]
-    change, verdict = cells(newer)
-    assert "%" in change and verdict != "void" and "*" not in verdict
-    assert "errors" not in "\n".join(blocks.measured(newer))
 
 
 def test_missing_hardware_results_are_said(results):

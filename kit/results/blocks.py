@@ -23,7 +23,7 @@ from kit.features import FEATURES
 from kit.host import workloads as host
 from kit.paths import MACHINES, RESULTS, ROOT, SIMULATED, Series
 from kit.process import Error
-from kit.results import status, tables, verdict
+from kit.results import tables, verdict
 from kit.sim import validate
 from kit.sim.published import ROWS
 from kit.stack import documents
@@ -54,6 +54,9 @@ WORKLOADS = {
     "hackbench-rate:2:6:40:10:threads:pipe:0:15:100": "hackbench, 2 groups, 0.1 ms slices, 1 LLC",
     "hackbench-rate:8:20:12:4:threads:pipe:0:191": "hackbench, 8 groups of 20 pairs",
     "cyclic:96:1000:20": "96 periodic SCHED_FIFO threads",
+    "cyclic:384:1000:10": "384 periodic SCHED_FIFO threads",
+    "pi:32:2:5:10": "priority inversions on 32 CPUs",
+    "pi:192:2:5:10": "priority inversions on 192 CPUs",
     "mixed:6:8192:1:5:60:20": "1 process: 6 threads of 8 MiB of private data, and a pair that talks",
     "barrier:6:50:8192:60:30": "1 process of 6 threads, 8 MiB of private data each, with a barrier",
     "phase:1:6:512:8192:20:60:40": "1 process of 6 threads, shared and private data in turns of 20 ms",
@@ -135,10 +138,6 @@ def measured(results):
                      f"{' on ' + ', '.join(where) if found else ''}.")
     if not any(one.instrument == "host" for one in results.values()):
         lines[-1] += " **No result from an EPYC or Sapphire Rapids host exists.**"
-    old, void = (sum(map(test, results.values())) for test in (status.old, status.void))
-    if old:
-        lines.append(f"- {old} of the simulated results come from a cache model with known errors; "
-                     f"{void} of them depend on contended lines and are void.")
     return ["\n".join(lines)]
 
 
@@ -185,16 +184,17 @@ def cost_bits(results):
 
 
 def simulated(results):
-    """Each simulated comparison: the workload, what was switched on, the change and the verdict."""
+    """Each simulated comparison of a workload of WORKLOADS: the workload, what was switched on, the change and
+    the verdict."""
     sims = [one for path, one in results.items() if one.instrument.startswith(SIM)
-            and path.parent.name == one.machine]
+            and path.parent.name == one.machine and one.repeat.get("workload") in WORKLOADS]
     found = {}
     for result in sims:
         own = result.instrument.removeprefix(SIM)
         for subject, verdicts in verdict.of(result).items():
             found.setdefault(result.machine, []).append(
                 (_place(result.repeat.get("workload", own)), _state(subject),
-                 *_judged(result, verdicts[own])))
+                 *_judged(verdicts[own])))
     described = {one.machine: one.repeat["machine"]["description"] for one in sims}
     parts = []
     for name, rows in found.items():
@@ -204,15 +204,6 @@ def simulated(results):
             table.append(["" if title == last else title, *cells])
             last = title
         parts += [f"On `{name}`, {described[name]}:", table]
-    if any(map(status.old, sims)):
-        parts.append(f"*: {status.OLD}. {status.VOID}.")
-    words = [one.word for result in sims if status.void(result)
-             for verdicts in verdict.of(result).values() for one in verdicts.values()
-             if one.word != verdict.SECONDARY]
-    if words:
-        parts.append(f"Of the {len(words)} void results, the verdict rule gave " + ", ".join(
-            f"{words.count(word)} {word}" for word in dict.fromkeys(
-                [verdict.GAIN, verdict.LOSS, verdict.EQUIVALENT, *words])) + ".")
     return parts or ["Not measured."]
 
 
@@ -229,14 +220,10 @@ def validation(results):
     return parts
 
 
-def _judged(result, one):
+def _judged(one):
     """Give the cells of a Verdict: the change and the word."""
-    if status.void(result):
-        return "", "void"
-    change, word = one.gain, one.word + "*" * status.old(result)
-    if None in change:
-        return "", word
-    return "{:+.1f} % ({:+.1f} to {:+.1f})".format(*(100 * x for x in change)), word
+    change = "" if None in one.gain else "{:+.1f} % ({:+.1f} to {:+.1f})".format(*(100 * x for x in one.gain))
+    return change, one.word
 
 
 def _place(case):
@@ -262,8 +249,24 @@ def experiments(results):
     for row in declared.rows():
         found = there.get(row.path.stem)
         rows.append([f"`{row.name}`", f"`{row.env['MACHINE']}`", f"`{row.env['WORKLOAD']}`",
-                     "not run yet" if not found else "void" if status.void(found) else
-                     "old model" if status.old(found) else f"at {found.repeat['commit']}"])
+                     f"at {found.repeat['commit']}" if found else "not run yet"])
+    return [rows]
+
+
+def claims(results):
+    """The experiments of make sim-all that try a claim of the seeds, and what came of them."""
+    from kit.sim import experiments as declared
+    there = {path.stem: result for path, result in results.items() if result.instrument.startswith(SIM)}
+    rows = [["feature", "under which conditions", "machine", "better by (95 %)", "verdict"]]
+    for row in declared.rows():
+        if not row.claim:
+            continue
+        found = there.get(row.path.stem)
+        [judged] = [verdicts[found.instrument.removeprefix(SIM)] for verdicts in verdict.of(found).values()
+                    ] if found else [None]
+        feature, _, conditions = row.claim.partition(": ")
+        rows.append([feature, conditions, f"`{row.env['MACHINE']}`",
+                     *(_judged(judged) if judged else ("", "not run yet"))])
     return [rows]
 
 
@@ -285,6 +288,7 @@ BLOCKS = {
     "settings-bench-host": settings_of("bench-host", "bench-host-dir"),
     "settings-sim": settings_of("sim", "sim-all", "sim-validate"),
     "experiments": experiments,
+    "claims": claims,
 }
 
 

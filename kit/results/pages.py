@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The page of one result in Markdown, and its tables, of make sim and make bench-cost."""
 
-from kit.results import placement, status, tables, verdict
+from kit.results import placement, tables, verdict
 
 
 def own(result):
@@ -12,11 +12,10 @@ def own(result):
 
 
 def _head(result, title, guide):
-    repeat, note = result.repeat, status.note(result)
+    repeat = result.repeat
     return [f"# {title}", "",
             f"By `{repeat['command']}` at {repeat['commit']}, QEMU {repeat['qemu']}. How to read it: "
             f"[{guide}](../../{guide}).", "",
-            *([f"**{note[0].upper()}{note[1:]}.**", ""] if note else []),
             *(f"- {name}: {about.get('release', '?')}, {about.get('source', '?')}"
               for name, about in result.kernels.items()), ""]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from kit import settings
 from kit.paths import RESULTS, ROOT
 from kit.process import Error, say
-from kit.results import pages, status, store, tables, verdict
+from kit.results import pages, store, tables, verdict
 
 BOOTS = "boots"
 # Begins the names of the instruments of make sim.
@@ -182,13 +182,12 @@ def mail(result, judged):
     for subject in judged:
         against = result.subjects[subject].against
         lines += [*textwrap.wrap(f"{result.machine}: {subject}, against {against}", 76),
-                  *textwrap.wrap(status.note(result), 76), "",
+                  "",
                   f"  {'case':<30} {'baseline(std%)':>17}  {'compare%(std%)':>16}  verdict"]
         for metric, base, other, *_, word in rows(result, judged, subject)[1:]:
             base, other = (text_.replace(" (", "(") for text_ in (base, other))
             lines.append(f"  {metric:<30} {base:>17}  {other:>16}  "
-                         + ("void" if status.void(result) else
-                            word.partition(" (")[0].replace(verdict.NONE, "-")))
+                         + word.partition(" (")[0].replace(verdict.NONE, "-"))
         lines.append("")
     return lines
 
@@ -318,7 +317,6 @@ def _about_simulated(together):
              + ".", ""]
     lines += [f"- {name}: {result.repeat['seeds']} seeds, at {result.repeat['commit']}, QEMU "
               f"{result.repeat['qemu']}, {result.repeat['seconds'] / 60:.0f} minutes"
-              + (f"; **{status.note(result)}**" if status.note(result) else "")
               for name, result in ((path.stem, result) for path, result in together.items())
               if "seconds" in result.repeat]
     lines += [f"- kernel {name}: " + ", ".join(f"{key} {str(value)[:40]}"
