@@ -163,7 +163,8 @@ SETTINGS = (
     Setting("BASE", str, "", "release of the kernel that other kernels are compared with",
             ("report",)),
     Setting("WORKLOAD", str, "hackbench", "workload to simulate: NAME or NAME:ARGUMENT:...", ("sim",)),
-    Setting("STATE", str, "", "state of the scheduler: [BUILD,]FILE=VALUE,...", ("sim",)),
+    Setting("STATE", str, "", "state of the scheduler: [BUILD,]FILE=VALUE,...; with AGAINST also several,"
+            " separated by spaces", ("sim",)),
     Setting("AGAINST", str, "", "state to compare with: [BUILD,]FILE=VALUE,...", ("sim",)),
     Setting("START", one_of(*STARTS), "",
             f"where tasks are placed during the warm-up: {', '.join(STARTS)}"

@@ -13,7 +13,7 @@ from test_sim import SMALL, SYSTEM_MAP, region
 
 from kit.paths import PATCHES, Series
 from kit.process import Error
-from kit.results import store
+from kit.results import store, verdict
 from kit.sim import published, simulate, transfers, validate, workloads
 from kit.vm import guest, initramfs, kernel, machine, qemu
 
@@ -207,6 +207,28 @@ def test_command_compares_two_states(guests, settings_of, capsys):
     assert not (guests.out / "committed").exists()
 
 
+def test_command_compares_several_states_with_one(guests, settings_of):
+    """One family of verdicts, and the base runs once for all."""
+    settings_of(STATE="features=SIS_FAST features=X,features=Y", AGAINST="features=NO_X", SEEDS="2")
+    assert simulate.command(None) == 0
+    found = store.load(guests.out / "results/epyc-2x2x2/sim-ping-pong.json")
+    print(found.subjects)
+    base = "stack features=NO_X"
+    assert {name: subject.against for name, subject in found.subjects.items()} == {
+        base: None, "stack features=SIS_FAST": base, "stack features=X,features=Y": base, simulate.CONTROL: base}
+    assert len(guests.runs) == 4 * 2
+    assert set(verdict.of(found)) == {"stack features=SIS_FAST", "stack features=X,features=Y"}
+    assert " STATE='features=SIS_FAST features=X,features=Y' AGAINST=stack,features=NO_X " in found.repeat["command"]
+
+
+@pytest.mark.parametrize("busy, gap", [([8, 8, 8, 8], 0), ([8, 8, 0, 0], 100), ([8, 0, 8, 0], 0), ([2, 6, 1, 1], 37.5)])
+def test_gap_between_nodes(busy, gap):
+    """SMALL has two nodes of two LLCs of four CPUs; the region lasts 2 ps."""
+    counted = region(1).counted | {"time_ps": 2, "busy_ps": busy}
+    found = simulate.figures(dataclasses.replace(region(1), counted=counted), SMALL)
+    assert (found["node_gap"], found["busy"]) == pytest.approx((gap, sum(busy) / 32 * 100))
+
+
 def test_command_saves_one_state(guests, settings_of):
     settings_of(SEEDS="2", SAVE="1", NAME="other", CGROUPS="3")
     assert simulate.command(None) == 0
@@ -265,6 +287,7 @@ def test_kernel_that_is_built_between_windows(guests, monkeypatch):
     ({"ABBA": "1", "AGAINST": "features=X", "WORKLOAD": "hackbench"}, "measures a number of"),
     ({"ABBA": "1", "AGAINST": "features=X", "SEEDS": "auto"}, "SEEDS=auto: needs AGAINST="),
     ({"SEEDS": "auto"}, "SEEDS=auto: needs AGAINST="),
+    ({"STATE": "features=X features=Y"}, "several states need AGAINST="),
 ])
 def test_settings_that_contradict_each_other(guests, settings_of, settings, says):
     settings_of(**{"WORKLOAD": "sharing", **settings})

@@ -33,6 +33,7 @@ KERNELS = {"ours": {"BUILD": "stack", "STATE": "features=SCHED_CACHE", "AGAINST"
 # Settings of make sim that are a row's keys, in lower case.
 KEYS = ("machine", "workload", "build", "state", "against", "start", "abba", "window_ms", "stats", "seeds",
         "cgroups")
+OTHER_KEYS = ("kernels", "sensitivity", "claim", "published")
 # By how much SENSITIVITY=1 changes each cost: many sources of one figure differ by so much.
 CHANGE = 0.3
 # The boots of most rows: two states and a control, with 10 seeds each.
@@ -45,11 +46,13 @@ INCIDENTAL = ("commit", "seconds", "seeds", "auto", "command")
 class Row:
     """An experiment of the table for one kernel. name: of its result; env: {setting of make sim: text};
     sensitivity: the number of seeds to try it with, 0 for not at all; claim: what it tries, "FEATURE:
-    CONDITIONS", "" if it is none of the claims of the seeds."""
+    CONDITIONS", "" if it is none of the claims of the seeds; published: {bits that are on: what the postings
+    say of them}, None if it is not of the table of "Do nothing fast"."""
     name: str
     env: dict
     sensitivity: int = 0
     claim: str = ""
+    published: dict = None
 
     def experiment(self, **env):
         """Make the simulate.Experiment, with some settings changed."""
@@ -73,10 +76,10 @@ def rows(path=None):
 def _rows_of(file, name, values):
     if not isinstance(values, dict):
         raise Error(f"{file}: {name}: is to be in the table of a row")
-    unknown = [key for key in values if key not in (*KEYS, "kernels", "sensitivity", "claim")]
+    unknown = [key for key in values if key not in (*KEYS, *OTHER_KEYS)]
     if unknown:
         raise Error(f"{file}: {name}: {unknown[0]}: unknown key; known are: "
-                    f"{', '.join(KEYS)}, kernels, sensitivity, claim")
+                    f"{', '.join((*KEYS, *OTHER_KEYS))}")
     for key in ("machine", "workload"):
         if key not in values:
             raise Error(f"{file}: {name}: {key}: missing")
@@ -93,9 +96,13 @@ def _rows_of(file, name, values):
     claim = values.get("claim", "")
     if not isinstance(claim, str) or claim and ": " not in claim:
         raise Error(f"{file}: {name}: claim: must be FEATURE: CONDITIONS")
+    published = values.get("published")
+    if published is not None and not (isinstance(published, dict)
+                                      and all(isinstance(text, str) for text in published.values())):
+        raise Error(f"{file}: {name}: published: must be a table of texts")
     for which in kernels:
         yield Row(name + ("-mainline" if which == "mainline" else ""), KERNELS.get(which, {}) | own,
-                  sensitivity, claim)
+                  sensitivity, claim, published)
 
 
 def chosen(every, names):

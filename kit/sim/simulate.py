@@ -56,6 +56,7 @@ METRICS = {"time": store.Metric("ms", "less", "simulated time"),
            "socket_crossings": store.Metric("", "less", "migrations to another socket"),
            **{name: store.Metric("", "less", title) for name, (title, _) in transfers.MOVES.items()},
            "busy": store.Metric("%", "less", "CPUs busy"),
+           "node_gap": store.Metric("%", "less", "CPUs busy, busiest node less idlest"),
            "llcs": store.Metric("", "less", "LLCs that most of the work was done in"),
            "instructions": store.Metric("million", "less", "instructions")}
 
@@ -226,11 +227,15 @@ def figures(region, m):
     """Give {metric: number} of a Region, without the workload's own."""
     counted = region.counted
     found = {name: counted["user"][name] + counted["kernel"][name] for name in counted["kernel"]}
+    busy = [100 * ps * len(counted["busy_ps"]) / counted["time_ps"] / m.cpus for ps in counted["busy_ps"]]
+    # LLCs are divided evenly between the nodes, in the order of CPUs.
+    each = max(len(busy) // m.numa_nodes, 1)
+    nodes = [sum(busy[i:i + each]) / each for i in range(0, len(busy), each)]
     return {"time": counted["time_ps"] / 1e9,
             **{name: counted[name] for name in ("wakeups", "switches", "migrations", "llc_crossings",
                                                 "socket_crossings")},
             **{metric: sum(found[name] for name in names) for metric, (_, names) in transfers.MOVES.items()},
-            "busy": 100 * sum(counted["busy_ps"]) / counted["time_ps"] / m.cpus,
+            "busy": sum(busy) / len(busy), "node_gap": max(nodes) - min(nodes),
             "llcs": placement.llcs(counted["busy_ps"]),
             "instructions": counted["instructions"] / 1e6}
 
@@ -421,8 +426,9 @@ def repeat_info(m, wanted, states, seeds, round_ns):
              *([f"CGROUPS={states[0].cgroups}"] if states[0].cgroups else []),
              *([f"ROUND_NS={round_ns}"] if round_ns != default_round(m) else []),
              f"BUILD={states[-1].build}", *([f"START={wanted.start}"] if wanted.start else [])]
-    if states[-1].writes:
-        words.append(f"STATE={states[-1].writes}")
+    others = " ".join(each.writes for each in states[1:] or states)
+    if others:
+        words.append(f"STATE='{others}'" if " " in others else f"STATE={others}")
     if len(states) > 1:
         words.append("AGAINST=" + ",".join(filter(None, (states[0].build, states[0].writes))))
     if without():
@@ -475,9 +481,12 @@ def experiment(env=None):
     costs.of(m)
     wanted = workloads.task(settings.get("WORKLOAD", env), m, settings.get("START", env))
     build, against = settings.get("BUILD", env), settings.get("AGAINST", env)
-    states = [state(settings.get("STATE", env), build)]
+    # Several states are each compared with the first, in one family of verdicts.
+    states = [state(text, build) for text in settings.get("STATE", env).split() or [""]]
     if against:
         states.insert(0, state(against, build))
+    elif len(states) > 1:
+        raise Error("STATE: several states need AGAINST=, what they are compared with")
     states = [dataclasses.replace(each, cgroups=settings.get("CGROUPS", env)) for each in states]
     if len(set(states)) < len(states):
         raise Error(f"AGAINST={against}: is the same state; the control is measured anyway")
