@@ -58,7 +58,7 @@ FEATURES = (
     Feature("WAKE_RECENT_IDLE", "off",
             "Let any wakee have its target, previous or recently used CPU if that left idle less than 1 ms "
             "ago and has at most 4 tasks.",
-            "as UTIL_FITS_CAPACITY; not for requests and responses between two tasks",
+            "as UTIL_FITS_CAPACITY; not for requests and responses that overlap",
             "wake_place", True),
     Feature("WAKE_RATE_LIMIT", "off",
             "Do not let a wakeup migrate a task that a wakeup has migrated less than "

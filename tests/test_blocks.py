@@ -88,6 +88,7 @@ def changed(results, instrument, subject, metric, factor):
     ("cost-mainline", ("cost", "7.3 on", "fork-exit", 1.07)),
     ("cost-bits", ("cost", "SIS_FAST", "thread-join", 1.07)),
     ("simulated", ("sim-sharing", "stack features=SCHED_CACHE", "sharing", 0.2)),
+    ("wake-features", ("sim-rr", "stack features=WAKE_RATE_LIMIT", "rr", 0.1)),
 ])
 def test_a_changed_result_changes_the_block(results, name, what):
     """And no other line than that of the changed figure."""
@@ -99,6 +100,10 @@ def test_a_changed_result_changes_the_block(results, name, what):
     assert len(before) == len(after) and lines
     if name == "simulated":
         assert any("LOSS" in new and "LOSS" not in old for old, new in lines)
+    elif name == "wake-features":
+        # Losses are first.
+        [place] = [i for i, line in enumerate(after) if line.startswith("| `WAKE_RATE_LIMIT`") and "-90" in line]
+        assert after[place - 1].startswith("| nothing")
     else:
         # The one table has a row for each operation, the other one for each bit.
         row = "`SIS_FAST`" if name == "cost-bits" else "fork, exit, wait"

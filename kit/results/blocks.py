@@ -292,7 +292,7 @@ def wake_features(results):
             continue
         base, metric = next(iter(found.subjects)), found.instrument.removeprefix(SIM)
         parts += [f"{title}, {tables.number(tables.middle(found, found.values[base][metric]))} "
-                  f"{found.metrics[metric].unit} with {_on(base) or 'nothing on'}, {found.repeat['seeds']} seeds:",
+                  f"{found.metrics[metric].unit} with {_on(base) or 'nothing on'}, seeds: {found.repeat['seeds']}.",
                   _wake_table(found, base, metric, row.published)]
     return parts
 
@@ -321,8 +321,10 @@ def _wake_table(found, base, metric, published):
     rows = [["on", "better by (95 %)", "verdict", "published", *columns.values(),
              *["wakeups in the L2 / LLC / beyond"] * counted], ["nothing", "", "", "", *figures(base)]]
     for subject in sorted(judged, key=lambda name: judged[name][metric].gain[0]):
-        on = _on(subject, base)
-        rows.append([on, *_judged(judged[subject][metric]), published.get(on.replace("`", ""), ""), *figures(subject)])
+        on, one = _on(subject, base), judged[subject][metric]
+        change, word = _judged(one)
+        # With one seed there is no interval.
+        rows.append([on, change or f"{100 * one.gain[0]:+.1f} %", word, published.get(on.replace("`", ""), ""), *figures(subject)])
     return rows
 
 
