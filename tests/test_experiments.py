@@ -59,9 +59,10 @@ def test_row_repeats_its_result(row):
     one = row.experiment()
     found = store.load(row.path)
     # Series had names of one part once.
-    had = [simulate.State(re.sub(r"^7\.3$", "7.3/base", subject.kernel), subject.state)
+    had = [(re.sub(r"^7\.3$", "7.3/base", subject.kernel), subject.state)
            for name, subject in found.subjects.items() if name != simulate.CONTROL]
-    assert had == list(one.states)
+    assert had == [(state.build, state.writes) for state in one.states]
+    assert all(f" CGROUPS={state.cgroups} " in found.repeat["command"] for state in one.states if state.cgroups)
     assert (found.machine, found.repeat["workload"], found.repeat["seeds"]) == (
         one.machine.name, str(one.task), one.seeds)
 
