@@ -75,6 +75,11 @@ FEATURES = (
             "preferred LLC.",
             "off to do without any of cache-aware scheduling",
             "sched_cache", True),
+    Feature("SCHED_CACHE_SAMPLE", "off",
+            "Sample, with NUMA hinting faults, which pages the threads of a process use that has more "
+            "memory than the LLC: find a preferred LLC if they share these pages or if these fit.",
+            "threads that share data by spinning, with much memory that is seldom used",
+            "sched_cache_sample", True, ("SCHED_CACHE",)),
     Feature("SCHED_CACHE_LB", "on",
             "Let the load balancer aggregate the threads of a process in their preferred LLC, as far "
             "as that LLC has capacity.",

@@ -20,7 +20,8 @@ FIGURES = {"TTWU_QUEUE_L2": (1.5, 99, "% queued"), "TTWU_QUEUE_L2_ON_CPU": (0, 8
            "WAKE_RECENT_IDLE": (0, 100, "% of wakeups"),
            "WAKE_RATE_LIMIT": (100, 5, "% of wakeups"), "WAKE_PREDICT": (0, 100, "% of wakeups"),
            "SCHED_CACHE": (0, 100, "% of looks"),
-           "SCHED_CACHE_LB": (0, 100, "% of looks"), "SCHED_CACHE_WAKE": (20, 97, "% of looks")}
+           "SCHED_CACHE_LB": (0, 100, "% of looks"), "SCHED_CACHE_WAKE": (20, 97, "% of looks"),
+           "SCHED_CACHE_SAMPLE": (0, 100, "% of looks")}
 TESTS = list(dict.fromkeys(feature.test for feature in FEATURES))
 
 
