@@ -239,7 +239,7 @@ def _state(subject):
     on = re.findall(r"features=(\w+)", subject) + re.findall(r"llc_balancing/([\w=]+)", subject)
     # Which of the two it is decides about the layout of cpupri and root_domain.
     masks = "y" if subject.split()[0] == "offstack" else "n"
-    return ", ".join(f"`{name}`" for name in on) or f"the patches, `CPUMASK_OFFSTACK={masks}`"
+    return ", ".join(f"`{name}`" for name in on) or f"patches, `CPUMASK_OFFSTACK={masks}`"
 
 
 def experiments(results):
