@@ -58,8 +58,9 @@ def test_row_repeats_its_result(row):
     """The row asks for what the command of the result asks for."""
     one = row.experiment()
     found = store.load(row.path)
+    [depth] = re.findall(r" CGROUPS=(\d+)", found.repeat["command"]) or [0]
     # Series had names of one part once.
-    had = [simulate.State(re.sub(r"^7\.3$", "7.3/base", subject.kernel), subject.state)
+    had = [simulate.State(re.sub(r"^7\.3$", "7.3/base", subject.kernel), subject.state, int(depth))
            for name, subject in found.subjects.items() if name != simulate.CONTROL]
     assert had == list(one.states)
     assert (found.machine, found.repeat["workload"], found.repeat["seeds"]) == (
