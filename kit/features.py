@@ -28,22 +28,22 @@ FEATURES = (
     Feature("TTWU_QUEUE_L2", "off",
             "Queue a wakeup for the target CPU if that CPU is busy and in another L2 group "
             "of the same LLC, instead of taking its runqueue lock.",
-            "many tasks wake each other across one large LLC",
+            "to measure, where many tasks wake each other across one large LLC: no gain is shown for this kernel",
             "ttwu_queue", True),
     Feature("TTWU_QUEUE_L2_ON_CPU", "off",
             "Do the same for a task that its previous CPU is still switching out. The task stays on "
             "that CPU: no other CPU is selected.",
-            "as TTWU_QUEUE_L2, after measuring both",
+            "with TTWU_QUEUE_L2: published figures are of both together",
             "ttwu_queue", True),
     Feature("TTWU_QUEUE_L2_DELAYED", "off",
             "Leave the wakeup of a task whose dequeue is delayed to the CPU where it is queued, if "
             "that CPU is in another L2 group.",
-            "as TTWU_QUEUE_L2, if wakeup_stats shows many such wakeups",
+            "to measure, as TTWU_QUEUE_L2, if wakeup_stats shows many such wakeups",
             "ttwu_queue", True),
     Feature("SIS_FAST", "off",
             "Scan fewer CPUs or none for an idle one on wakeup if the task has a custom slice shorter "
             "than the base slice and would run at once on the target CPU.",
-            "short requests with a custom slice on an LLC of many CPUs",
+            "pairs of tasks with short requests and custom slices that keep most CPUs of a large LLC busy",
             "sis_fast", False),
     Feature("UTIL_FITS_CAPACITY", "off",
             "Let a wakee with several wakers, or in a busy LLC, have its target, previous or recently "

@@ -110,6 +110,22 @@ def test_a_changed_result_changes_the_block(results, name, what):
         assert [old.split(" |")[0] for old, _ in lines] == [f"| {row}"]
 
 
+def test_rows_of_a_workload_can_be_told_apart(results):
+    """No two rows of one workload on one machine say the same about what was switched on."""
+    seen, table_of = set(), ""
+    for part in blocks.simulated(results):
+        if isinstance(part, str):
+            table_of = part
+            continue
+        workload = ""
+        for title, state, *_ in part[1:]:
+            workload = title or workload
+            print(table_of, workload, state)
+            assert (table_of, workload, state) not in seen
+            seen.add((table_of, workload, state))
+    assert any("`CPUMASK_OFFSTACK=y`" in state for *_, state in seen)
+
+
 def test_missing_hardware_results_are_said(results):
     [text] = blocks.measured(results)
     hosts = [one for one in results.values() if one.instrument == "host"]

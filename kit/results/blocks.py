@@ -237,7 +237,9 @@ def _state(subject):
     if subject.startswith("7.3"):
         return "`SCHED_CACHE` of 7.3"
     on = re.findall(r"features=(\w+)", subject) + re.findall(r"llc_balancing/([\w=]+)", subject)
-    return ", ".join(f"`{name}`" for name in on) or "the patches"
+    # Which of the two it is decides about the layout of cpupri and root_domain.
+    masks = "y" if subject.split()[0] == "offstack" else "n"
+    return ", ".join(f"`{name}`" for name in on) or f"patches, `CPUMASK_OFFSTACK={masks}`"
 
 
 def experiments(results):
