@@ -41,14 +41,18 @@ def not_here(m):
         reasons.append("no NUMA balancing between two LLCs")
     if len(llcs) > 4:
         reasons.append("more than 4 LLCs")
-    if m.cores_per_llc < 4:
+    if m.numa_nodes == len(llcs):
+        reasons.append("it has a node of its own")
+    # Without SMT, an LLC is full with three quarters of its cores.
+    one_thread = m.threads_per_core == 1 or m.nosmt
+    if m.cores_per_llc * (3 if one_thread else 4) // 4 < 4:
         reasons.append(f"an LLC has {m.cores_per_llc} cores only")
     if m.cores_per_llc < 3:
         # 80 % of the cores are less than two threads.
         reasons.append(f"LLC 0 has {m.cores_per_llc} cores")
     if len(groups) == 1:
         reasons.append("a CPU of each cannot go offline")
-    if m.threads_per_core == 1 or m.nosmt:
+    if one_thread:
         reasons.append("core scheduling needs CPUs with SMT")
     return reasons
 
