@@ -77,7 +77,6 @@ def test_patched_kernel():
     lines = [re.sub(" +", " ", line).strip() for line in shown(recorded())]
     assert "LLC CPUS SIZE NODE PREFER HOME L2-GROUPS" in lines
     assert "0 0-7 16M 0 3 3 4" in lines and "1 8-15 16M 0 0 0 4" in lines
-    assert "balancer: tried=1 migrated=1 failed=0 refused=8" in lines
     assert "queued 5 62 34" in lines and "locked 2 11 9" in lines
     assert "125 workload 3 2.8 0 100% 3 open 2.8 3.2 5 1 0:3" in lines
     assert "124 workload 2 1.9 1 100% 0 footprint 67M 14M 1 0 1:2" in lines
@@ -93,7 +92,7 @@ def test_json_has_the_same():
     seen = json.loads(done.stdout)
     assert [one["cpus"] for one in seen["llcs"]] == ["0-7", "8-15"]
     assert seen["features"]["SCHED_CACHE"] is True and seen["features"]["SIS_FAST"] is False
-    assert seen["wakeups"]["queued_llc"] == 62 and seen["balance"]["refused"] == 8
+    assert seen["wakeups"]["queued_llc"] == 62
     large = of(seen, LARGE)
     assert large["gates"] == {"footprint": 2} and large["limit"] == (16 << 20) * 7 // 8
     assert large["runtime_us"]["0"] == 0 and large["last_ran"] == {"1": 2}
@@ -107,11 +106,34 @@ def test_one_process():
                   pid=LARGE)
     assert ("workload (124) is not aggregated: gate footprint, value 67M, limit 14M; 0 of 2 threads follow"
             " LLC 1.") in lines
-    assert "Runtime of the last epochs: LLC 1 100%" in lines
+    assert "Runtime per epoch: LLC 1 100%" in lines
     [leader] = [line for line in lines if line.split()[:1] == [str(LARGE)]]
     assert leader.split()[-1] == "0-3,8" and "footprint" in leader
-    assert any("workload (125) may be aggregated: gate open" in line
-               for line in shown(recorded(), pid=FITS))
+    lines = shown(recorded(), pid=FITS)
+    assert any("workload (125) may be aggregated: gate open" in line for line in lines)
+    # All migrations of each thread: the kernel counts those across LLCs for the process only.
+    [head] = [line.split() for line in lines if line.lstrip().startswith("TID")]
+    rows = {line.split()[0]: line.split() for line in lines if re.match(r" *12[567] ", line)}
+    assert [rows[tid][head.index("MIGRATED")] for tid in ("125", "126", "127")] == ["1", "1", "4"]
+
+
+def test_process_with_one_running_thread():
+    """With the gate `single`, the process has chosen no LLC."""
+    lines = shown(recorded(changes={f"/proc/{FITS}/task/{tid}/sched": lambda text: re.sub(
+        r"(preferred_llc +: +)0$", r"\g<1>-1", text, flags=re.M).replace(" open\n", " single\n")
+        for tid in (125, 126, 127)}), pid=FITS)
+    assert "workload (125) is not aggregated: gate single, value 2.8, limit 3.2." in lines
+
+
+def test_threads_that_have_exited():
+    """They count in the migrations across LLCs only; and a kernel without that number shows neither."""
+    def changed(line):
+        return {f"/proc/{FITS}/task/{tid}/sched": lambda text: re.sub(
+            r"^cache.group.migrations_llc.*\n", line, text, flags=re.M) for tid in (125, 126, 127)}
+    one = of(llcstat.gather(recorded(changes=changed("cache.group.migrations_llc : 99\n"))), FITS)
+    assert (one["within"], one["across"]) == (0, 99)
+    one = of(llcstat.gather(recorded(changes=changed(""))), FITS)
+    assert (one["within"], one["across"]) == (None, None)
 
 
 def test_what_a_later_kernel_may_add():
@@ -167,28 +189,33 @@ def test_rates():
     new = llcstat.gather(recorded())
     old["time"], new["time"] = 100, 102
     old["wakeups"]["queued_llc"] = (1 << 32) - 7
-    old["balance"]["refused"] = 0
     leader = of(old, FITS)["list"][0]
-    leader["across"], leader["ticks"] = 0, leader["ticks"] - 30
+    leader["migrated"], leader["ticks"] = 1, leader["ticks"] - 30
+    of(old, FITS)["across"], of(new, FITS)["across"] = (1 << 32) - 4, 2
+    for one in of(old, FITS)["list"][1:]:
+        one["migrated"] = 2
     for one in of(new, FITS)["list"]:
-        one["across"], one["within"] = (9, 4) if one["tid"] == tid else (5, 0)
+        one["migrated"] = {FITS: 5, tid: 9}.get(one["tid"], 2)
     of(old, LARGE)["start"] -= 1
     for own in of(new, LARGE)["list"]:
         own["ticks"] = 50
     diff = llcstat.since(old, new)
-    assert diff["seconds"] == 2 and diff["wakeups"]["queued_llc"] == 69 and diff["balance"]["refused"] == 8
+    assert diff["seconds"] == 2 and diff["wakeups"]["queued_llc"] == 69
     own = {one["tid"]: one for one in of(diff, FITS)["list"]}
-    assert own[FITS]["across"] == 5 and own[FITS]["ticks"] == 30
-    assert own[tid]["across"] == 9 and own[tid]["within"] == 4
+    assert own[FITS]["migrated"] == 4 and own[FITS]["ticks"] == 30 and own[tid]["migrated"] == 9
+    assert (of(diff, FITS)["across"], of(diff, FITS)["within"]) == (6, 7)
     assert of(diff, LARGE)["ticks"] == 100
     lines = llcstat.render(diff, sort="cpu")
     print(*lines, sep="\n")
     assert lines[0].endswith("2 LLCs, per second over 2.0 s")
     # A terminal may have no space for the rest.
     assert lines[2].split()[:2] == ["PID", "COMMAND"]
-    assert re.search(r"^queued +\d+ +34 ", "\n".join(lines), re.M) and "refused=4" in "\n".join(lines)
+    assert re.search(r"^queued +\d+ +34 ", "\n".join(lines), re.M)
     [row] = [line.split() for line in lines if line.startswith("124 ")]
     assert row[3] == "50"
+    # After exec, the group of the process is another one.
+    of(old, FITS)["across"], of(new, FITS)["across"] = 50, 3
+    assert of(llcstat.since(old, new), FITS)["across"] == 3
 
 
 def test_sort_and_top():
@@ -225,7 +252,7 @@ def test_mainline():
     text = re.sub(" +", " ", "\n".join(lines))
     assert "\n 0 0-7 16M 0\n" in text and "aggr_tolerance=1" in text and "enabled=1" in text
     assert "the kernel does not list its own" in text and "No process shows a preferred LLC" in text
-    assert "balancer:" not in text and "WAKEUPS" not in text
+    assert "WAKEUPS" not in text and "ACROSS" not in text
     assert re.search(r"PID COMMAND THR LAST RAN\n ?\d+ workload 3 0:3\n", text)
 
 
@@ -370,6 +397,8 @@ def test_in_the_guest(tmp_path):
     fits, large = (next(one for one in again["processes"] if one["threads"] == count) for count in (3, 2))
     assert next(iter(fits["gates"])) == "open" and fits["following"] == 3
     assert fits["runtime_us"][fits["preferred_llc"]] > 0
+    # Both began in any LLC, and migrations are counted by process.
+    assert all(one["across"] is not None and one["within"] is not None for one in (fits, large))
     # The limit of a closed gate is what opens it again.
     assert next(iter(large["gates"])) != "open" and large["value"] > large["limit"] == (16 << 20) * 7 // 8
     assert again["wakeups"]["queued_llc"] + again["wakeups"]["locked_llc"] > 0
