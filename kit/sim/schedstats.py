@@ -8,14 +8,12 @@ import re
 CPU = (("calls of schedule()", 2), ("of these, to idle", 3), ("wakeups", 4),
        ("of these, on the waker's CPU", 5), ("ns of waiting to run", 7))
 # Of a domain: (title, numbers of the fields after its CPUs, to be added up). The first 24 are eight
-# each for three kinds of idleness, the last four are the stack's. sched-stats.rst counts from 1.
+# each for three kinds of idleness. sched-stats.rst counts from 1.
 DOMAIN = (("balance passes", (0, 8, 16)), ("tasks moved", (4, 12, 20)),
           ("running tasks moved", (26,)), ("wakeups of tasks that ran elsewhere in it", (33,)),
-          ("wakeups moved to the waker", (34,)), ("passes to aggregate", (36,)),
-          ("tasks aggregated", (37,)), ("passes that could aggregate none", (38,)),
-          ("moves away from the preferred LLC refused", (39,)))
-# Those whose fields are these: up to 6.12, and the stack's.
-VERSIONS = ("15", "16", "116")
+          ("wakeups moved to the waker", (34,)))
+# Those whose fields are these: up to 6.12. Version 17, of later kernels, has other fields.
+VERSIONS = ("15", "16")
 
 
 def parse(ktap):
@@ -53,8 +51,7 @@ def schedstat(text):
         elif re.fullmatch(r"domain\d+", name):
             numbers = list(map(int, fields[1:]))
             for title, which in DOMAIN:
-                if which[-1] < len(numbers):
-                    add(f"{title}, {name}", sum(numbers[i] for i in which))
+                add(f"{title}, {name}", sum(numbers[i] for i in which))
     return counts
 
 
