@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Is all memory given back: after processes with threads, and where allocations fail? */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,71 +23,34 @@
 #define NOT_REACHED 42
 
 /*
- * Caches whose objects go with the processes: those of the groups, and one of each process, of which
- * there may be some more after that: each idle CPU holds on to the memory of the process before it.
+ * The memory of processes, which goes with them. There may be some more after that: each idle CPU holds on to
+ * the memory of the process before it. The groups have no slab cache of their own: kmemleak finds those.
  */
-static struct cache {
-	char name[64];
-	long before, more;
-} caches[8];
-static int nr_caches;
+#define CACHE SLABS "mm_struct/"
+/* -1 if this is not known. */
+static long objects_before = -1;
 
-/* The objects of a cache, after free ones in per-CPU lists and in KASAN's quarantine are gone. */
-static long objects(const struct cache *cache)
+/* The objects in use, after free ones in per-CPU lists and in KASAN's quarantine are gone. */
+static long objects(void)
 {
-	char path[128], text[256];
+	char text[256];
 
-	snprintf(path, sizeof(path), SLABS "%s/shrink", cache->name);
-	write_file(path, "1");
-	snprintf(path, sizeof(path), SLABS "%s/objects", cache->name);
-	return read_file(path, text, sizeof(text)) > 0 ? atol(text) : -1;
-}
-
-static void find_caches(void)
-{
-	struct dirent *entry;
-	int groups = 0;
-	DIR *dir;
-
-	if (access(SLABS "mm_struct/objects", R_OK)) {
-		printf("# this kernel does not tell how much of a slab cache is in use\n");
-		return;
-	}
-	dir = opendir(SLABS);
-	while (dir && (entry = readdir(dir)) && nr_caches < (int)ARRAY_SIZE(caches)) {
-		bool group = !strncmp(entry->d_name, "sched_cache_group", 17);
-
-		if (!group && strcmp(entry->d_name, "mm_struct"))
-			continue;
-		groups += group;
-		snprintf(caches[nr_caches].name, sizeof(caches[0].name), "%.63s",
-			 entry->d_name);
-		caches[nr_caches].more = group ? 0 : cpus();
-		caches[nr_caches].before = objects(&caches[nr_caches]);
-		nr_caches++;
-	}
-	if (dir)
-		closedir(dir);
-	if (!groups)
-		wrong("there is no slab cache of groups");
+	write_file(CACHE "shrink", "1");
+	return read_file(CACHE "objects", text, sizeof(text)) > 0 ? atol(text) : -1;
 }
 
 static bool given_back(void)
 {
-	for (int i = 0; i < nr_caches; i++) {
-		if (objects(&caches[i]) > caches[i].before + caches[i].more)
-			return false;
-	}
-	return true;
+	return objects() <= objects_before + cpus();
 }
 
-static void check_caches(const char *when)
+static void check_objects(const char *when)
 {
+	if (objects_before < 0)
+		return;
 	if (wait_for(given_back, "that all objects are given back"))
 		wrong("%s", when);
-	for (int i = 0; i < nr_caches; i++)
-		printf("# slab %s %s: %ld objects, %ld before\n", caches[i].name, when,
-		       objects(&caches[i]), caches[i].before);
+	printf("# slab mm_struct %s: %ld objects, %ld before\n", when, objects(), objects_before);
 }
 
 static void *nothing(void *unused)
@@ -298,16 +260,18 @@ int torture_memory(int processes)
 
 	find_cpus();
 	find_files();
-	find_caches();
+	objects_before = objects();
+	if (objects_before < 0)
+		printf("# this kernel does not tell how much of a slab cache is in use\n");
 	for (int i = 0; i < processes; i++) {
 		pid = process_with_threads(1 + below(4));
 		if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
 			wrong("a process of several threads: %d, status %#x", pid, status);
 		done(OP_process_with_threads);
 	}
-	check_caches("after processes");
+	check_objects("after processes");
 	fail_allocations();
-	check_caches("after failed allocations");
+	check_objects("after failed allocations");
 	check_llcs();
 	return shared->wrong > 0;
 }
