@@ -190,11 +190,11 @@ PRIMARY = (
             "what the accounting costs a round trip of threads: mainline +2.5 to +6 % instructions"),
     Primary("hackbench/threads-pipe-{groups}g", ("SCHED_CACHE",),
             "what the accounting costs with many threads on all CPUs"),
-    Primary("tbench/{half}", ("SCHED_CACHE",),
+    Primary("tbench/{half}", ("SCHED_CACHE", "SCHED_CACHE_SAMPLE"),
             "processes with one thread, which the feature is not for, must not pay"),
     Primary("hackbench/threads-pipe-{llc_half}", ("SCHED_CACHE_LB", "SCHED_CACHE_WAKE"),
             "a process that fits an LLC: +26 % at 30 pairs on 60 CPUs (T. Chen, RFC v3, 2025-06-18)"),
-    Primary("hackbench/threads-sockets-{llc_more}", ("SCHED_CACHE_LB",),
+    Primary("hackbench/threads-sockets-{llc_more}", ("SCHED_CACHE_LB", "SCHED_CACHE_SAMPLE"),
             "the known loss, a process that does not fit: -8 % at 90 pairs on 60 CPUs, the same"),
     Primary("schbench/{quarter}/wake-p99", ("SCHED_CACHE_LB", "SCHED_CACHE_WAKE"),
             "the known loss: p99 14 to 32 times as high on 2 x 64 cores of Milan (K. P. Nayak, LKML "
