@@ -66,9 +66,10 @@ def test_stack_compiles_with(config):
     verdict(checks.compiles(config))
 
 
-@pytest.mark.patches
 @COMPILES
-@pytest.mark.parametrize("name", patches.others())
+@pytest.mark.parametrize("name", [pytest.param(
+    name, marks=pytest.mark.long if patches.is_rfc(name) else pytest.mark.patches)
+    for name in patches.others()])
 def test_each_other_series(name):
     """Its patches apply cleanly, compile without new warnings, and have no findings of checkpatch; the
     selftests build. By way of the command, because this process is about the default series."""

@@ -70,6 +70,7 @@ def write(sender, out, series=SERIES, version=1, sign=False) -> list:
             "--cover-from-description=subject", "--thread=shallow", f"--from={sender}",
             "--no-renames", "--diff-algorithm=myers",
             *([f"--reroll-count={version}"] if version > 1 else []),
+            *(["--rfc"] if patches.is_rfc(series.name) else []),
             *(["--signoff"] if sign else []),
             *(f"--{role.lower()}={line}" for role, lines in who.items() for line in lines),
             "base..stack", env=identity)

@@ -106,6 +106,11 @@ def others(root=SERIES.root) -> list[str]:
     return [name for name in names if name != settings.default("SERIES")]
 
 
+def is_rfc(name) -> bool:
+    """Whether a series is a request for comments, by its name: evidence is missing to merge it."""
+    return name.rpartition("/")[2].startswith("rfc-")
+
+
 def tree(series=SERIES, linux=None) -> Path:
     """Make the tree equal to the patches on the wanted base; its path.
 
