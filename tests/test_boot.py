@@ -11,7 +11,7 @@ from kit.vm import guest, kernel, ktap, machine, torture
 
 pytestmark = pytest.mark.boot
 
-SELFTESTS = {"l2_groups", "cs_prctl_test", "features", "sched_cache", "sched_cache_lb",
+SELFTESTS = {"l2_groups", "cs_prctl_test", "features", "sched_cache", "sched_cache_lb", "sched_cache_sample",
              "sched_cache_stress", "runnable_est", "sis_fast", "slice", "ttwu_queue", "wake_place",
              "wake_predict"}
 # Those that look at CPUs and LLCs. The others take half of the time, and depend less on the topology.
@@ -125,7 +125,7 @@ def test_selftests_with_checkers():
     kernel.build("debug")
     m = machine.load(demo.DEFAULT_MACHINE)
     # With lockdep, a hop of a pipe takes hundreds of microseconds.
-    slow = ["a turn takes too long to communicate"]
+    slow = ["a turn takes too long to communicate", "they are too slow"]
     tests = check(guest.selftest(m, "debug"), not_here(m) + slow)
     suites = [test for test in tests.tests if test.name.startswith("kunit: ")]
     assert {test.name.removeprefix("kunit: ") for test in suites} == KUNIT
