@@ -253,7 +253,9 @@ def _said(commit, tools=TOOLS) -> dict:
 
     def measure():
         out = WORK / "patches"
-        failed = _configure(out, "x86_64", _boot_lines() + _stack_lines(), _boot_lines())
+        # Files outside of kernel/sched may depend on more than the guests' kernels have.
+        lines = _boot_lines() + _stack_lines() + ["CONFIG_TRANSPARENT_HUGEPAGE=y"]
+        failed = _configure(out, "x86_64", lines, _boot_lines())
         if failed:
             return {"failed": failed}
         text, failed = _compile(out, "x86_64", *targets)
