@@ -66,6 +66,16 @@ def test_stack_compiles_with(config):
     verdict(checks.compiles(config))
 
 
+CACHE_OFF = next(config for config in checks.CONFIGURATIONS if config.name == "SCHED_CACHE off")
+
+
+@pytest.mark.patches
+@COMPILES
+def test_cache_aware_scheduling_changes_no_function_if_not_configured():
+    verdict(checks.unchanged(CACHE_OFF, checks.pair("sched-cache-number-the-llcs.patch")[0],
+            checks.pair("sched-cache-enable-cache-aware-scheduling-by-default.patch")[1]))
+
+
 @COMPILES
 @pytest.mark.parametrize("name", [pytest.param(
     name, marks=pytest.mark.long if patches.is_rfc(name) else pytest.mark.patches)
@@ -175,6 +185,14 @@ def test_new_message_is_found(toy_commit, tool, finds):
                for finding in result.findings)
     for what in finds:
         assert len([finding for finding in result.findings if re.search(what, finding)]) == 1
+
+
+@pytest.mark.patches
+@COMPILES
+def test_function_that_changes_is_found(toy_commit):
+    result = checks.unchanged(CACHE_OFF, checks.commits()[0], toy_commit)
+    print(result.facts, *result.findings, sep="\n")
+    assert result.findings == ["SCHED_CACHE off: core.o: checks_toy differs"]
 
 
 @pytest.mark.patches

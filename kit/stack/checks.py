@@ -474,6 +474,48 @@ def compiles(config) -> Result:
                   [f"{config.name}: {message}" for message in new])
 
 
+@cache
+def _functions(config, commit) -> dict:
+    """Return the functions of kernel/sched of a commit in one configuration: {file: {name: hash}}, the
+    hash of their instructions and of what they refer to."""
+    lines = _boot_lines() + _stack_lines() + config.lines()
+
+    def measure():
+        out = WORK / config.arch
+        # Without the feature's patches, its options are not there.
+        failed = _configure(out, config.arch, lines, []) or _compile(out, config.arch, SCHED)[1]
+        if failed:
+            return {"failed": failed}
+        return {"files": {file.name: _disassembled(file) for file in _objects(out, SCHED)}}
+
+    return _measured("functions", commit, [config.arch, lines, SCHED], measure)
+
+
+def _disassembled(file) -> dict[str, str]:
+    """Return {function: hash} of an object file. Addresses are left out."""
+    text = sh(["objdump", "--disassemble", "--reloc", "--no-addresses", "--no-show-raw-insn", file],
+              capture=True).out
+    # The compiler numbers these symbols in the order of the source.
+    text = re.sub(r"(__UNIQUE_ID_\w+?)\d+\b", r"\1", text)
+    functions = re.findall(r"^<(.+)>:\n((?:.+\n)*)", text, re.M)
+    return {name: hashlib.sha256(code.encode()).hexdigest()[:16] for name, code in functions}
+
+
+def unchanged(config, first, last) -> Result:
+    """Check that no function of kernel/sched changes in a Config from the commit `first` to `last`."""
+    old, new = _functions(config, first), _functions(config, last)
+    failed = old.get("failed") or new.get("failed")
+    if failed:
+        return Result("not compared", [f"{config.name}: {failed}"])
+    count, findings = 0, []
+    for file in sorted(old["files"].keys() | new["files"].keys()):
+        before, after = old["files"].get(file, {}), new["files"].get(file, {})
+        count += len(after)
+        findings += [f"{config.name}: {file}: {name} differs" for name in sorted(before | after)
+                     if before.get(name) != after.get(name)]
+    return Result(f"{count} functions, {len(findings)} differ ({new['took']})", findings)
+
+
 def unlisted() -> Result:
     """Check that the scheduler's entry in MAINTAINERS lists each new file of the series."""
     new = git(SERIES.linux, "diff", "--name-only", "--no-renames", "--diff-filter=A",
