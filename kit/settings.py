@@ -126,6 +126,8 @@ SETTINGS = (
             " (default: by chance)", ("torture",)),
     Setting("COMPARE", str, "", "series whose unpatched kernel is measured beside ours (7.3)",
             ("bench-cost",)),
+    Setting("COLUMNS", str, "", "columns of the cost table to measure, separated by commas, besides those that"
+            " they are compared with (default: all)", ("bench-cost",)),
     Setting("PROFILE", str, "", "row of the cost table, or ROW,COLUMN: list its instructions by"
             " function instead of measuring", ("bench-cost",)),
     Setting("SHORT", switch, False, "1: a short run, to see that it works; checks: only gcc, checkpatch and"

@@ -70,6 +70,17 @@ def test_columns():
     assert on.writes.endswith(",features=SIS_FAST") and "features=NO_TTWU_QUEUE_L2," in on.writes
 
 
+def test_chosen_columns():
+    """Those that they are compared with come along; an unknown name is an error."""
+    builds = ["base", "stack", "7.3/nocache", "7.3/base"]
+    found = {build: [state.column for state in states]
+             for build, states in plan.chosen(builds, ["off", "SIS_FAST"]).items()}
+    assert found == {"base": ["base"], "stack": ["off", "SIS_FAST"], "7.3/nocache": [], "7.3/base": []}
+    assert plan.chosen(builds) == {build: plan.states(build) for build in builds}
+    with pytest.raises(Error, match="COLUMNS=of: no column of; there are base, off, "):
+        plan.chosen(builds, ["of"])
+
+
 def test_columns_of_a_series_for_mainline(monkeypatch):
     """It has no feature bits: it is compared with its base with the feature off, and on."""
     monkeypatch.setattr(plan, "SERIES", Series("7.3/leave-llc"))

@@ -61,11 +61,12 @@ def measure(m, build, boot, size, state, stop=None):
     return found
 
 
-def collect(m, builds, size, repeat):
-    """Measure BUILDs that are built on a Machine; a store.Result. repeat["disturbed"] has the layouts
-    that are left out of a row, {row: {layout: columns}}."""
+def collect(m, builds, size, repeat, columns=()):
+    """Measure BUILDs that are built on a Machine; a store.Result. columns: as for plan.chosen().
+    repeat["disturbed"] has the layouts that are left out of a row, {row: {layout: columns}}."""
+    states = plan.chosen(builds, columns)
     planned = [(boot, build, state) for boot in plan.boots(m, size) for build in builds
-               for state in plan.states(build) if state.memory or not boot.memory]
+               for state in states[build] if state.memory or not boot.memory]
     # Read before and after: a kernel that is rebuilt meanwhile makes the result useless.
     kernels = {build: kernel.identity(build) for build in builds}
     stop = threading.Event()
@@ -82,7 +83,7 @@ def collect(m, builds, size, repeat):
     if kernels != {build: kernel.identity(build) for build in builds}:
         raise Error("a kernel or its source changed during the run; the results are discarded")
     subjects = {state.column: store.Subject(build, state.column, state.against)
-                for build in builds for state in plan.states(build)}
+                for build in builds for state in states[build]}
     metrics = {}
     values = {column: {} for column in subjects}
     out = disturbed(planned, done)
@@ -113,10 +114,10 @@ def disturbed(planned, done):
     return out
 
 
-def repeat_info(m, size, compare):
+def repeat_info(m, size, compare, columns=()):
     """What repeats the run: its command, sizes, commit, QEMU, machine and initramfs."""
     command = f"make bench-cost MACHINE={m.name}{SERIES.setting}" + (f" COMPARE={compare}" if compare else "") + (
-        " SHORT=1" if size == plan.SHORT else "")
+        f" COLUMNS='{','.join(columns)}'" if columns else "") + (" SHORT=1" if size == plan.SHORT else "")
     return {"command": command, "primary": list(plan.PRIMARY), **dataclasses.asdict(size),
             "commit": store.commit(),
             "qemu": qemu.version(qemu.find()),
@@ -134,6 +135,8 @@ def command(args):
     builds = ["base", "stack", *([f"{compare}/nocache", f"{compare}/base"] if compare else ())]
     for build in builds:
         kernel.named(build)
+    columns = [column.strip() for column in settings.get("COLUMNS").split(",") if column.strip()]
+    plan.chosen(builds, columns)
     size = plan.SHORT if short else plan.FULL
     if compare and m.sockets * m.llcs_per_socket < 2:
         warn(f"{m.name} has one LLC, where mainline's cache-aware scheduling does nothing: "
@@ -148,7 +151,7 @@ def command(args):
         profile.show(m, settings.get("PROFILE"), builds, size)
         return 0
     say(f"measuring on {m.name}: {', '.join(builds)}")
-    result = collect(m, builds, size, repeat_info(m, size, compare))
+    result = collect(m, builds, size, repeat_info(m, size, compare, columns), columns)
     for heading, rows in tables.cost(result):
         for line in ["", heading, "", *tables.text(rows)]:
             say(line)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from kit import settings
 from kit.features import FEATURES
 from kit.paths import SERIES
+from kit.process import Error
 from kit.vm import kernel
 
 # Seconds after which a guest is killed.
@@ -153,3 +154,15 @@ def states(build):
         return [State(f"{series} off", "llc_balancing/enabled=0", plain),
                 State(f"{series} on", "llc_balancing/enabled=1", plain)]
     return [State(build)]
+
+
+def chosen(builds, columns=()):
+    """The States of BUILDs in the columns of these names, and in those that they are compared with: {BUILD:
+    [State]}. All without names; Error if there is no such column."""
+    every = {build: states(build) for build in builds}
+    names = {state.column: state for all_of in every.values() for state in all_of}
+    unknown = [column for column in columns if column not in names]
+    if unknown:
+        raise Error(f"COLUMNS={','.join(columns)}: no column {', '.join(unknown)}; there are {', '.join(names)}")
+    wanted = {*columns, *(names[column].against for column in columns)} if columns else names.keys()
+    return {build: [state for state in all_of if state.column in wanted] for build, all_of in every.items()}
