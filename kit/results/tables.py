@@ -161,13 +161,13 @@ def conclusions(result, metric):
 
 def moves(old, new):
     """Give what is different from an older result of the same instrument and machine, a line
-    each: a change against its base that is not what it was, or that has come or gone. What a kernel
-    showed that was not measured this time is left out."""
+    each: a change against its base that is not what it was, or that has come or gone. Columns that were
+    not measured this time are left out."""
     was, now = ({(subject, metric): one.change for subject, found in verdict.of(result).items()
                  for metric, one in found.items() if one.change.ratio is not None}
                 for result in (old, new))
     lines = [f"{old.metrics[metric].title}, {subject}: gone" for subject, metric in was
-             if old.subjects[subject].kernel in new.kernels and (subject, metric) not in now]
+             if subject in new.subjects and (subject, metric) not in now]
     for (subject, metric), change in now.items():
         before, title = was.get((subject, metric)), f"{new.metrics[metric].title}, {subject}"
         if before is None:

@@ -476,8 +476,8 @@ def compiles(config) -> Result:
 
 @cache
 def _functions(config, commit) -> dict:
-    """Return the functions of kernel/sched of a commit in one configuration: {file: {name: hash}}, the
-    hash of their instructions and of what they refer to."""
+    """Return the functions and the constants of kernel/sched of a commit in one configuration: {file: {name:
+    hash}}, the hash of the instructions or the data and of what they refer to."""
     lines = _boot_lines() + _stack_lines() + config.lines()
 
     def measure():
@@ -491,18 +491,27 @@ def _functions(config, commit) -> dict:
     return _measured("functions", commit, [config.arch, lines, SCHED], measure)
 
 
+# What functions depend on beside their instructions: the keys of their branches, tables, callbacks. The
+# tables of warnings have line numbers, and are left out.
+DATA = ("__jump_table", ".rodata", ".data", ".data..read_mostly")
+
+
 def _disassembled(file) -> dict[str, str]:
-    """Return {function: hash} of an object file. Addresses are left out."""
+    """Return {function or section: hash} of an object file. Addresses of functions are left out."""
     text = sh(["objdump", "--disassemble", "--reloc", "--no-addresses", "--no-show-raw-insn", file],
               capture=True).out
+    found = dict(re.findall(r"^<(.+)>:\n((?:.+\n)*)", text, re.M))
+    for section in DATA:
+        found[section] = sh(["objdump", "--full-contents", "--reloc", f"--section={section}", file],
+                            capture=True, check=False).out.partition("\n\n")[2]
     # The compiler numbers these symbols in the order of the source.
-    text = re.sub(r"(__UNIQUE_ID_\w+?)\d+\b", r"\1", text)
-    functions = re.findall(r"^<(.+)>:\n((?:.+\n)*)", text, re.M)
-    return {name: hashlib.sha256(code.encode()).hexdigest()[:16] for name, code in functions}
+    return {name: hashlib.sha256(re.sub(r"(__UNIQUE_ID_\w+?)\d+\b", r"\1", code).encode()).hexdigest()[:16]
+            for name, code in found.items()}
 
 
 def unchanged(config, first, last) -> Result:
-    """Check that no function of kernel/sched changes in a Config from the commit `first` to `last`."""
+    """Check that neither a function nor data of kernel/sched changes in a Config from the commit `first` to
+    `last`."""
     old, new = _functions(config, first), _functions(config, last)
     failed = old.get("failed") or new.get("failed")
     if failed:
@@ -513,7 +522,7 @@ def unchanged(config, first, last) -> Result:
         count += len(after)
         findings += [f"{config.name}: {file}: {name} differs" for name in sorted(before | after)
                      if before.get(name) != after.get(name)]
-    return Result(f"{count} functions, {len(findings)} differ ({new['took']})", findings)
+    return Result(f"{count} functions and sections, {len(findings)} differ ({new['took']})", findings)
 
 
 def unlisted() -> Result:
