@@ -361,7 +361,7 @@ def test_three_functions_are_named_for_data():
     ("mixed", "1:8192:1:5:60:20", "4:8192:1:5:60:20"), ("barrier", "2:50:8192:60:30", "6:50:8192:60:30"),
     ("hog", "1:2:8192:60:20", "1:6:8192:60:20"),
     ("handoff", "1:50:4:1024:60:30", "4:50:4:1024:60:30"),
-    ("wakeups", "4:2:100:100:60:30", "4:8:100:100:60:30"),
+    ("latency", "4:2:100:100:60:30", "4:8:100:100:60:30"),
     ("scale", "open:8:2:2:3", "open:32:2:2:3"),
     ("pipeline", "4:3:100:20", "4:3:100:20"),
     ("cyclic", "24:1000:20", "96:1000:20"), ("pi", "8:2:5:10", "32:2:5:10"),
@@ -374,6 +374,13 @@ def test_default_arguments(name, small, large):
     """They follow the machine: saved results are named after the workload alone."""
     for m, arguments in ((SMALL, small), (machine.load("epyc-2x2x8x2"), large)):
         assert str(workloads.task(name, m)) == f"{name}:{arguments}"
+
+
+def test_no_figure_of_a_workload_has_the_name_of_another():
+    """A workload's figure is named as the workload is."""
+    for name, workload in workloads.WORKLOADS.items():
+        assert not {name, *workload.more} & simulate.METRICS.keys()
+        assert name not in workload.more
 
 
 def test_every_workload_has_a_row_of_defaults():

@@ -85,7 +85,7 @@ static const char usage[] =
 "* barrier THREADS WORK_US PRIVATE_KIB WARM MS\n"
 "      rounds/ms of threads of one process. In each round, each thread computes for WORK_US us, touching\n"
 "      random lines of its own PRIVATE_KIB as handoff does, and sleeps until all threads are done\n"
-"* wakeups MESSENGERS WORKERS WORK_US PAUSE_US WARM MS\n"
+"* latency MESSENGERS WORKERS WORK_US PAUSE_US WARM MS\n"
 "      us from wakeup to running, 99th percentile, in the shape of schbench: each of MESSENGERS threads\n"
 "      wakes WORKERS threads of its own. A worker computes for WORK_US us, sleeps for PAUSE_US us and\n"
 "      asks to be woken\n"
@@ -437,7 +437,7 @@ static const struct kind {
 	{ "handoff", run_handoff, true, true },
 	{ "mixed", run_mixed, true, true },
 	{ "barrier", run_barrier, true, true },
-	{ "wakeups", run_wakeups, true, true },
+	{ "latency", run_wakeups, true, true },
 	{ "pi", run_pi, false, true },
 	{ "scale", run_scale, false, true },
 };

@@ -88,7 +88,7 @@ WORKLOADS = {
                       timed=True, more=_percentiles("wakeup of the other thread", 50, 90, 99)),
     "barrier": Workload("barrier", store.Metric("rounds/ms", "more", "rounds per ms"),
                         lambda m: [_most_of_an_llc(m), _HANDOFF_US, _OWN_KIB, 60, 30], timed=True),
-    "wakeups": Workload("wakeups", store.Metric("us", "less", "wakeup to running, 99th percentile"),
+    "latency": Workload("latency", store.Metric("us", "less", "wakeup to running, 99th percentile"),
                         lambda m: [_llcs(m), m.cores_per_llc, _WORKER_US, _PAUSE_US, 60, 30],
                         timed=True, more=_percentiles("wakeup to running", 50, 90) | {
                             "per_ms": store.Metric("requests/ms", "more", "requests per ms")}),
