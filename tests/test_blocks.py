@@ -86,7 +86,7 @@ def changed(results, instrument, subject, metric, factor):
 @pytest.mark.parametrize("name, what", [
     ("cost", ("cost", "off", "fork-exit", 1.07)),
     ("cost-mainline", ("cost", "7.3 on", "fork-exit", 1.07)),
-    ("cost-bits", ("cost", "SIS_FAST", "thread-join", 1.07)),
+    ("cost-bits", ("cost", "SCHED_CACHE_WAKE", "thread-join", 1.07)),
     ("simulated", ("sim-sharing", "stack features=SCHED_CACHE", "sharing", 0.2)),
     ("wake-features", ("sim-rr", "stack features=WAKE_RATE_LIMIT", "rr", 0.1)),
 ])
@@ -106,7 +106,7 @@ def test_a_changed_result_changes_the_block(results, name, what):
         assert after[place - 1].startswith("| nothing")
     else:
         # The one table has a row for each operation, the other one for each bit.
-        row = "`SIS_FAST`" if name == "cost-bits" else "fork, exit, wait"
+        row = "`SCHED_CACHE_WAKE`" if name == "cost-bits" else "fork, exit, wait"
         assert [old.split(" |")[0] for old, _ in lines] == [f"| {row}"]
 
 
@@ -259,10 +259,10 @@ def test_bit_whose_cost_was_not_measured():
     """It has a row that says so; every bit has one."""
     path = ROOT / "results/two-ccx/cost.json"
     result = store.load(path)
-    del result.subjects["SIS_FAST"], result.values["SIS_FAST"]
+    del result.subjects["SCHED_CACHE_WAKE"], result.values["SCHED_CACHE_WAKE"]
     table = blocks.BLOCKS["cost-bits"]({path: result})[0]
     assert [row[0] for row in table[1:]] == ["no bit", *(f"`{one.name}`" for one in FEATURES)]
-    [row] = [row for row in table if row[0] == "`SIS_FAST`"]
+    [row] = [row for row in table if row[0] == "`SCHED_CACHE_WAKE`"]
     assert set(row[1:]) == {"not measured"}
     [row] = [row for row in table if row[0] == "`SCHED_CACHE`"]
     assert all("%" in cell for cell in row[1:])
@@ -278,6 +278,6 @@ def test_missing_column_of_the_cost_table(tmp_path):
     del result.subjects["7.3 on"], result.values["7.3 on"]
     with pytest.raises(Error, match="no column 7.3 on"):
         table({path: result})
-    for subject in ("7.3 off", "7.3-nocache"):
+    for subject in ("7.3 off", "7.3/nocache"):
         del result.subjects[subject], result.values[subject]
     assert table({path: result}) == ["Not measured."]
