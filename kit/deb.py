@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 from kit import apt, pinned, settings
-from kit.paths import CONFIGS, GUEST, SERIES
+from kit.paths import CONFIGS, GUEST, ROOT, SERIES
 from kit.process import Error, lock, say, sh
 from kit.stack import base, patches
-from kit.vm import guest, kernel, ktap, machine, qemu
+from kit.vm import guest, initramfs, kernel, ktap, machine, qemu
 
 FRAGMENT = CONFIGS / "deb.config"
 # CONFIG=, and Debian's name of that flavour.
@@ -29,10 +29,12 @@ HOURS = 12
 NO_DEBUG_PACKAGE = "pkg.linux-upstream.nokerneldbg"
 
 # The Debian of make deb-test: what a host has for its kernels. objtool, in the headers, needs libelf1.
-ROOT_PACKAGES = "systemd-sysv udev initramfs-tools zstd dkms libelf1"
+ROOT_PACKAGES = "systemd-sysv udev initramfs-tools zstd dkms libelf1 grub2-common"
 ROOT_MINUTES = 60
 BOOT_MINUTES = 60
 TEST_MACHINE = "two-ccx"
+# The boots of make deb-test, and their further kernel arguments. The last one removes the packages.
+BOOTS = {"locked": ["lockdown=integrity", "sched_features=TTWU_QUEUE_L2,NONSENSE"], "boot": []}
 
 
 def command(args) -> int:
@@ -142,10 +144,11 @@ def configure(source, out, text, config, log):
 
 
 def try_out(built, series=SERIES) -> int:
-    """Install the packages `built` in a Debian, beside a kernel of its own, boot that, and have guest/debian/
-    check it and remove the packages; the exit status. Error if the installation fails."""
+    """Install the packages `built` in a Debian, beside a kernel of its own, boot that in each of BOOTS, and have
+    guest/debian/ check it and remove the packages; the exit status. Error if the installation fails."""
     work = series.work / "deb" / "test"
     m = machine.load(TEST_MACHINE)
+    failed = False
     with lock(series.work / "deb-test.lock"):
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
@@ -153,17 +156,20 @@ def try_out(built, series=SERIES) -> int:
         [image], [initrd] = (list((work / "boot").glob(f"{name}-*cachetopo*")) for name in ("vmlinuz", "initrd.img"))
         program = qemu.find()
         drive = ["-drive", f"file={root},format=raw,if=virtio"]
-        args = guest.command_line(
-            program, [*m.qemu_args(), "-accel", "tcg", "-icount", guest.CLOCK, *drive], image, initrd,
-            [*guest.KERNEL_ARGS, *guest.CLOCK_KERNEL_ARGS, *m.kernel_args(), "root=/dev/vda", "rw"])
-        say(f"booting {image.name} on {m.name} (console: {work}/boot.console)")
-        result = guest.watch(args, program.env, work / "boot", BOOT_MINUTES * 60, follow=say)
-    tests = ktap.parse(result.ktap)
-    bad = result.failures() + tests.failures()
-    for line in bad:
-        print(line, file=sys.stderr)
-    say(f"deb-test: {tests.summary()}, {result.seconds / 60:.0f} minutes: {'FAILED' if bad else 'passed'}")
-    return 1 if bad else 0
+        for name, further in BOOTS.items():
+            args = guest.command_line(
+                program, [*m.qemu_args(), "-accel", "tcg", "-icount", guest.CLOCK, *drive], image, initrd,
+                [*guest.KERNEL_ARGS, *guest.CLOCK_KERNEL_ARGS, *m.kernel_args(), "root=/dev/vda", "rw", *further])
+            say(f"booting {' '.join([image.name, *further])} on {m.name} (console: {work}/{name}.console)")
+            result = guest.watch(args, program.env, work / name, BOOT_MINUTES * 60, follow=say)
+            tests = ktap.parse(result.ktap)
+            bad = result.failures() + tests.failures()
+            for line in bad:
+                print(line, file=sys.stderr)
+            say(f"deb-test, {name}: {tests.summary()}, {result.seconds / 60:.0f} minutes: "
+                f"{'FAILED' if bad else 'passed'}")
+            failed |= bool(bad)
+    return 1 if failed else 0
 
 
 def _root(built, work, series):
@@ -176,7 +182,8 @@ def _root(built, work, series):
     sh(["mmdebstrap", "--variant=apt", "--format=ext2",
         f"--include={ROOT_PACKAGES} linux-image-{series.base}-cloud-amd64",
         '--customize-hook=mkdir "$1/packages"',
-        f"--customize-hook=copy-in {' '.join(str(path) for path in built)} {here}/install.sh /packages",
+        f"--customize-hook=copy-in {' '.join(str(path) for path in built)} {here}/install.sh {ROOT}/tools /packages",
+        f"--customize-hook=copy-in {initramfs.install_selftests('stack', work)} /",
         f"--customize-hook=copy-in {here}/hello-1.0 /usr/src",
         f"--customize-hook=copy-in {here}/deb-test.sh /root",
         f"--customize-hook=copy-in {here}/deb-test.service /etc/systemd/system",

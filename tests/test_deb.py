@@ -10,7 +10,7 @@ from kit import deb
 from kit.paths import GUEST
 from kit.process import Error
 from kit.stack import patches
-from kit.vm import kernel
+from kit.vm import guest, kernel
 
 # As it is in Debian's kernel packages; linux-config-6.12 has no keys.
 THEIRS = """\
@@ -139,5 +139,33 @@ def test_scripts_of_deb_test(script):
     print(done.stdout)
     assert done.returncode == 0
     if script.name == "deb-test.sh":
-        text = script.read_text()
-        assert f"1..{len(re.findall(r'^check ', text, re.MULTILINE))}\"" in text
+        plans = re.split(r"^\techo \"1\.\.(\d+)\"$", script.read_text(), flags=re.MULTILINE)[1:]
+        assert len(plans) == 2 * len(deb.BOOTS)
+        for count, checks in zip(plans[::2], plans[1::2]):
+            assert int(count) == len(re.findall(r"^\tcheck ", checks, re.MULTILINE))
+
+
+def test_boots(tmp_path, monkeypatch, capsys):
+    """All boots of deb-test take place, each with its arguments, and one that fails is enough."""
+    series = deb.SERIES.__class__("6.12", deb.SERIES.root, tmp_path)
+    asked, good = [], "TAP version 13\n1..1\nok 1 fine\nEND 0\n"
+
+    def root(built, work, series):
+        (work / "boot").mkdir()
+        for name in ("vmlinuz-1-cachetopo-2", "vmlinuz-3", "initrd.img-1-cachetopo-2"):
+            (work / "boot" / name).touch()
+        return work / "root.ext2"
+
+    def watch(args, env, where, timeout, follow):
+        asked.append((where.name, args[args.index("-append") + 1], args[args.index("-kernel") + 1]))
+        text = good.replace("ok 1", bad[where.name] + " 1")
+        return guest.Result("", text, 1.0, True, 0, [], [])
+    monkeypatch.setattr(deb, "_root", root)
+    monkeypatch.setattr(guest, "watch", watch)
+    for bad, status in (({"locked": "ok", "boot": "ok"}, 0), ({"locked": "not ok", "boot": "ok"}, 1),
+                        ({"locked": "ok", "boot": "not ok"}, 1)):
+        assert deb.try_out([], series) == status
+        print(capsys.readouterr().out)
+    (locked, arguments, image), (boot, plain, _) = asked[:2]
+    assert (locked, boot) == ("locked", "boot") and image.endswith("/vmlinuz-1-cachetopo-2")
+    assert arguments == plain + " lockdown=integrity sched_features=TTWU_QUEUE_L2,NONSENSE"

@@ -65,7 +65,7 @@ def base(build):
     # Without the patches, selftests/sched cannot be installed with O=: the first patch mends that.
     if build != SMALL and kernel.named(build).patched:
         with lock(out / "lock"):
-            _add_tree(archive, "selftests", _selftests(build, out))
+            _add_tree(archive, "selftests", install_selftests(build, out))
     return archive.bytes()
 
 
@@ -92,8 +92,8 @@ def compiled(source, out):
     return program
 
 
-def _selftests(build, out):
-    """Install the kernel selftests that the series changes; return the directory."""
+def install_selftests(build, out):
+    """Build the kernel selftests that the series changes below `out`; return the directory with them."""
     installed = out / "selftests"
     shutil.rmtree(installed, ignore_errors=True)
     log = out / "selftests.log"
