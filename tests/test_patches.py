@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from kit.paths import SERIES
-from kit.process import Error, git, lock
+from kit.process import Error, git, lock, sh
 from kit.stack import base, patches
 
 FIRST = "sched/one: Number the first things from one hundred upwards, as the others are"
@@ -362,3 +362,16 @@ def test_the_stack_itself_round_trips():
     for name, applied in zip(names, commits):
         assert patches._format(SERIES.linux, applied) == (SERIES.patches / name).read_bytes(), name
     print(f"{len(names)} patches exported to the same bytes")
+
+
+@pytest.mark.patches
+def test_documents_of_the_kernel(tmp_path):
+    """The kernel's documentation tools have nothing to say about the documents that the patches change."""
+    source = patches.ensure()
+    changed = git(source, "diff", "--name-only", "base", "stack", "--", "*.rst").out.split()
+    print(*changed)
+    assert changed and all(name.startswith("Documentation/scheduler/") for name in changed)
+    done = sh(["make", "-C", source, f"O={tmp_path}", "SPHINXDIRS=scheduler", "htmldocs"], capture=True)
+    assert (tmp_path / "Documentation/output/scheduler/sched-cache.html").is_file()
+    lines = (done.out + done.err).splitlines()
+    assert [line for line in lines if any(name in line for name in changed)] == []
