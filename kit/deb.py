@@ -179,7 +179,8 @@ def _root(built, work, series):
     log, root = work / "root.log", work / "root.ext2"
     say(f"installing Debian {release} and the packages in {root} (log: {log})")
     here = GUEST / "debian"
-    sh(["mmdebstrap", "--variant=apt", "--format=ext2",
+    # Its mounts of /proc, /sys and /dev must not outlive it, if it is killed: the next run empties `work`.
+    sh(["unshare", "--mount", "mmdebstrap", "--variant=apt", "--format=ext2",
         f"--include={ROOT_PACKAGES} linux-image-{series.base}-cloud-amd64",
         '--customize-hook=mkdir "$1/packages"',
         f"--customize-hook=copy-in {' '.join(str(path) for path in built)} {here}/install.sh {ROOT}/tools /packages",
