@@ -9,7 +9,6 @@ No package of a distribution has such a name, so apt never takes one for a versi
 import lzma
 import re
 import shutil
-import sys
 import time
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from kit import apt, pinned, settings
 from kit.paths import CONFIGS, GUEST, ROOT, SERIES
 from kit.process import Error, lock, say, sh
 from kit.stack import base, patches
-from kit.vm import guest, initramfs, kernel, ktap, machine, qemu
+from kit.vm import guest, initramfs, kernel, machine, qemu
 
 FRAGMENT = CONFIGS / "deb.config"
 # CONFIG=, and Debian's name of that flavour.
@@ -162,13 +161,7 @@ def try_out(built, series=SERIES) -> int:
                 [*guest.KERNEL_ARGS, *guest.CLOCK_KERNEL_ARGS, *m.kernel_args(), "root=/dev/vda", "rw", *further])
             say(f"booting {' '.join([image.name, *further])} on {m.name} (console: {work}/{name}.console)")
             result = guest.watch(args, program.env, work / name, BOOT_MINUTES * 60, follow=say)
-            tests = ktap.parse(result.ktap)
-            bad = result.failures() + tests.failures()
-            for line in bad:
-                print(line, file=sys.stderr)
-            say(f"deb-test, {name}: {tests.summary()}, {result.seconds / 60:.0f} minutes: "
-                f"{'FAILED' if bad else 'passed'}")
-            failed |= bool(bad)
+            failed |= bool(guest.conclude(f"deb-test, {name}", result))
     return 1 if failed else 0
 
 

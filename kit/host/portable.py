@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make bench-host-dir: bench-host, calibrate and the simulation's workloads in one directory to copy to a host.
-They need python 3.9 there, and bench-host the benchmarks that are to run."""
+"""make bench-host-dir: bench-host and calibrate in one directory to copy to a host. They need python
+3.9 there, and bench-host the benchmarks that are to run."""
 
 import shutil
 from pathlib import Path
 
 from kit import settings
-from kit.paths import BUILD, RESULTS, ROOT
+from kit.paths import BUILD, ROOT
 from kit.process import Error, say, sh
 from kit.results import store
 
@@ -15,7 +15,7 @@ FILES = ("LICENSE", *(f"kit/{name}.py" for name in (
     *(f"host/{name}" for name in ("__init__", "calibrate", "facts", "knobs", "measure", "slice",
                                   "workloads")),
     *(f"results/{name}" for name in ("__init__", "pages", "placement", "report", "store",
-                                     "tables", "verdict")))), "guest/calibrate.c", "guest/pin.h", "tools/sched-ab", "tools/sim-compare")
+                                     "tables", "verdict")))), "guest/calibrate.c", "guest/pin.h")
 RUN = """\
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
@@ -29,8 +29,6 @@ RUN = """\
 #   SCHBENCH=  directory of its source      NAME=   name of the host
 # ./run calibrate [NAME=VALUE]...  latencies and bandwidths of this host for the simulation, in some ten
 # minutes; the file is in machines/caches/ here. It takes SHORT, NOISY and NAME.
-# ./run simulated [FILE]...  workloads of the simulation on this host, with the results of both side by side;
-# simulated/ has the files. --help tells more.
 # The variable PYTHON names a python 3.9 or later.
 
 cd "$(dirname "$0")" || exit
@@ -40,11 +38,6 @@ PYTHON=${{PYTHON:-python3}}
 	exit 1
 }}
 export KIT_BUILD="$PWD" PYTHONDONTWRITEBYTECODE=1 BENCH_COMMIT='{commit}'
-if [ "$1" = simulated ]; then
-	shift
-	[ $# -gt 0 ] || set -- simulated/*/*.json
-	exec "$PYTHON" tools/sim-compare "$@"
-fi
 command=bench-host
 [ "$1" != calibrate ] || {{ command=$1; shift; }}
 exec "$PYTHON" -m kit $command "$@"
@@ -52,23 +45,18 @@ exec "$PYTHON" -m kit $command "$@"
 
 
 def pack(directory):
-    """Make the directory, with calibrate and workload compiled for hosts without a compiler; Error if it
-    contains other files."""
+    """Make the directory, with calibrate compiled for hosts without a compiler; Error if it contains
+    other files."""
     directory = Path(directory)
     if directory.exists() and any(directory.iterdir()) and not (directory / "run").exists():
         raise Error(f"DIR={directory}: there is something else in it")
     # Results in it stay.
     shutil.rmtree(directory / "kit", ignore_errors=True)
-    # Those of mainline are in it for its own kernel only.
-    found = [path for path in RESULTS.glob("*/sim-*.json") if not path.stem.endswith("-mainline")]
-    copies = {f"simulated/{path.relative_to(RESULTS)}": path for path in found}
-    for name, path in {**{name: ROOT / name for name in FILES}, **copies}.items():
+    for name in FILES:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, directory / name)
-    for name, sources in (("calibrate", [ROOT / "guest/calibrate.c"]),
-                          ("workload", sorted((ROOT / "guest/workload").glob("*.c")))):
-        sh(["gcc", "-O2", "-static", "-pthread", "-o", directory / "guest" / name, *sources], capture=True,
-           timeout=120)
+        shutil.copyfile(ROOT / name, directory / name)
+    sh(["gcc", "-O2", "-static", "-pthread", "-o", directory / "guest/calibrate",
+        ROOT / "guest/calibrate.c"], capture=True, timeout=120)
     run = directory / "run"
     run.write_text(RUN.format(commit=store.commit()))
     run.chmod(0o755)

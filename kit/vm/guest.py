@@ -86,13 +86,16 @@ def command(args):
     if args.command == "shell":
         return shell(m, build)
     job = {"selftest": selftest, "stress": stress, "soak": soak}[args.command]
-    result = job(m, build, follow=say)
+    return conclude(f"{args.command} on {m.name}", job(m, build, follow=say))
+
+
+def conclude(what, result) -> int:
+    """Print what failed of a Result, and on one line how `what` ended; the exit status."""
     tests = ktap.parse(result.ktap)
     bad = result.failures() + tests.failures()
     for line in bad:
         print(line, file=sys.stderr)
-    say(f"{args.command} on {m.name}: {tests.summary()}, {result.seconds:.0f} s: "
-        f"{'FAILED' if bad else 'passed'}")
+    say(f"{what}: {tests.summary()}, {result.seconds:.0f} s: {'FAILED' if bad else 'passed'}")
     return 1 if bad else 0
 
 
