@@ -67,7 +67,7 @@ FEATURES = (
             "wake_place", False),
     Feature("WAKE_PREDICT", "off",
             "Search an idle CPU for a wakee near the tasks that wake it and that it wakes: on their core, in "
-            "their LLC or in their node, unless their LLC is busier than its own.",
+            "their LLC or in their node; in another LLC if its own one is busier.",
             "an experiment: to compare with the others",
             "wake_predict", True),
     Feature("SCHED_CACHE", "on",
