@@ -95,7 +95,7 @@ def test_each_other_series(name):
     made = [path for path in (series.linux, series.work / "checks/src") if not path.exists()]
     done = kit("checks", f"SERIES={name}", "SHORT=1", check=False)
     print(done.out, done.err)
-    # A tree and a worktree for each series, 3.6 GB together, have filled a disk.
+    # They take 3.6 GB for each series.
     for path in made:
         shutil.rmtree(path, ignore_errors=True)
     assert done.status == 0
