@@ -10,7 +10,7 @@ from kit import deb
 from kit.paths import GUEST
 from kit.process import Error
 from kit.stack import patches
-from kit.vm import guest, kernel
+from kit.vm import guest, kernel, qemu
 
 # As it is in Debian's kernel packages; linux-config-6.12 has no keys.
 THEIRS = """\
@@ -161,6 +161,7 @@ def test_boots(tmp_path, monkeypatch, capsys):
         text = good.replace("ok 1", bad[where.name] + " 1")
         return guest.Result("", text, 1.0, True, 0, [], [])
     monkeypatch.setattr(deb, "_root", root)
+    monkeypatch.setattr(qemu, "find", lambda: qemu.Qemu(("qemu",), {}))
     monkeypatch.setattr(guest, "watch", watch)
     for bad, status in (({"locked": "ok", "boot": "ok"}, 0), ({"locked": "not ok", "boot": "ok"}, 1),
                         ({"locked": "ok", "boot": "not ok"}, 1)):
