@@ -148,6 +148,8 @@ SETTINGS = (
             ("bench-host",)),
     Setting("STATES", str, "", "further states, NAME:FILE=VALUE,... separated by ';'; files are below"
             " sched/ of debugfs", ("bench-host",)),
+    Setting("SIMULATED", words, (), "results of make sim, names or all: measure instead their workloads in the"
+            " same states, to validate the model", ("bench-host",)),
     Setting("AS_IS", switch, False, "1: toggle nothing, measure the kernel as it is",
             ("bench-host",)),
     Setting("NOISY", switch, False, "1: measure although the host is not quiet",

@@ -20,6 +20,8 @@ static const char usage[] =
 "SEED varies what a measurement must not depend on: where memory lies, and which task starts first.\n"
 "\n"
 "Options:\n"
+"  cpus=CPU,CPU,...  use these CPUs only. A CPU's number in the arguments is its place in the list,\n"
+"                    from 0 on\n"
 "  start=HOW         during the warm-up, restrict each task to one LLC; HOW is:\n"
 "                    together: all tasks of a group in one LLC, and each group in another one, as far\n"
 "                    as there are enough; two-llcs: each group in two LLCs of a socket; two-sockets:\n"
@@ -453,6 +455,9 @@ static void option(const char *text)
 		if (start < 0)
 			bad("start: '%s' is none of together|two-llcs|two-sockets|scattered", value);
 		options.start = start;
+	} else if (!strncmp(text, "cpus=", length + 1)) {
+		if (!list_cpus(value))
+			bad("cpus: '%s' is no list of CPUs, such as 0,96,1,97", value);
 	} else if (!strncmp(text, "windows=", length + 1)) {
 		options.windows = parse("windows", value, 1, 1000, true);
 	} else if (!strncmp(text, "window_ms=", length + 1)) {

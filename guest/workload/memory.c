@@ -51,7 +51,7 @@ static void *sharer(void *argument)
 void sharing(int processes, int threads, size_t kib, size_t cold_kib, long warm_ms, long ms,
 	     enum sharers how)
 {
-	int order[MOST_TASKS], i, thread, cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	int order[MOST_TASKS], i, thread, cpus = count_cpus();
 	bool pinned = how == PINNED || how == NEAR;
 	/* The CPU of a thread is (thread * by_thread + process * by_process) / divisor. */
 	int by_thread = how == NEAR ? 1 : cpus * processes, by_process = how == NEAR ? threads : cpus;

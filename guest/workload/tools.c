@@ -24,6 +24,8 @@ static uint64_t random_state;
 static double step_ns[2];
 static pid_t processes[MOST_TASKS];
 static int process_count;
+/* What CPU numbers mean: places in this list, if there is one. */
+static int listed_cpus[CPU_SETSIZE], listed_count;
 
 void set_seed(uint64_t seed)
 {
@@ -96,9 +98,48 @@ void scatter(void)
 	sleep_us(random_number() % DELAY_US);
 }
 
+bool list_cpus(const char *list)
+{
+	cpu_set_t set, has;
+	char *end;
+	long cpu;
+
+	CPU_ZERO(&set);
+	listed_count = 0;
+	for (;; list = end + 1) {
+		cpu = strtol(list, &end, 10);
+		if (end == list || (*end && *end != ',') || cpu < 0 || cpu >= CPU_SETSIZE ||
+		    CPU_ISSET(cpu, &set))
+			return false;
+		CPU_SET(cpu, &set);
+		listed_cpus[listed_count++] = cpu;
+		if (!*end)
+			break;
+	}
+	/* A cpuset takes away the CPUs that it does not have. */
+	if (sched_setaffinity(0, sizeof(set), &set) || sched_getaffinity(0, sizeof(has), &has) ||
+	    !CPU_EQUAL(&set, &has))
+		errx(1, "cpus: the program may not use all of them");
+	return true;
+}
+
+int count_cpus(void)
+{
+	return listed_count ? listed_count : sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static int numbered_cpu(int number)
+{
+	if (!listed_count)
+		return number;
+	if (number >= listed_count)
+		errx(2, "there are %d CPUs, and none of number %d", listed_count, number);
+	return listed_cpus[number];
+}
+
 int spread_cpu(int number, int step)
 {
-	int at = number * step, count = sysconf(_SC_NPROCESSORS_ONLN);
+	int at = number * step, count = count_cpus();
 
 	return (at % count + at / count) % count;
 }
@@ -111,7 +152,8 @@ void start_thread(int cpu, void *(*function)(void *), void *argument)
 
 	pthread_attr_init(&attributes);
 	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
+	if (cpu != ANY)
+		CPU_SET(numbered_cpu(cpu), &set);
 	if (cpu != ANY && pthread_attr_setaffinity_np(&attributes, sizeof(set), &set))
 		errx(1, "CPU %d", cpu);
 	/* There may be thousands of threads. */
@@ -168,7 +210,7 @@ void restrict_cpus(int first, int last)
 
 	CPU_ZERO(&allowed);
 	for (i = first; i <= last; i++)
-		CPU_SET(i, &allowed);
+		CPU_SET(numbered_cpu(i), &allowed);
 	if (sched_setaffinity(0, sizeof(allowed), &allowed))
 		err(1, "CPUs %d to %d", first, last);
 }

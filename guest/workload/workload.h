@@ -55,6 +55,11 @@ void sleep_us(long us);
 /* Map `size` bytes of zeros; shared: MAP_SHARED or MAP_PRIVATE. Ends the program if there is no
  * memory, as all functions here do if something fails. */
 void *map(size_t size, int shared);
+/* Use the CPUs of a list, "0,96,1,97", only. From then on a CPU's number is its place in the list, from 0
+ * on. False if the text is no such list. */
+bool list_cpus(const char *list);
+/* How many CPUs have numbers. */
+int count_cpus(void);
 /* Give the CPU that is `step` CPUs from that of the number before, each CPU once before any twice. */
 int spread_cpu(int number, int step);
 /* Start a thread on a CPU, or wherever the caller may run if cpu is ANY. */

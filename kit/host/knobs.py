@@ -39,6 +39,11 @@ def parse(writes):
     return pairs
 
 
+def key(file, value):
+    """What a write of a value to a file replaces: (file, feature), or the whole file: (file, "")."""
+    return file, value[3 * value.startswith("NO_"):] if file == FEATURES else ""
+
+
 def features(sched=SCHED):
     """Give {feature: whether it is on} of the running kernel; Error if it does not say."""
     try:

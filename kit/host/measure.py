@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kit import settings as table
 from kit.features import FEATURES
-from kit.host import facts, knobs, workloads
+from kit.host import facts, knobs, simulated, workloads
 from kit.paths import BUILD, ROOT
 from kit.process import Error, kill_group, say, sh, warn
 from kit.results import store
@@ -56,7 +56,8 @@ class Settings:
     primary figures; as_is: toggle nothing; noisy: measure although the host is not quiet; save: write
     to results/; only: beginnings of the names of workloads, empty for all; features: the stack's;
     asked: the features to measure, empty for all that the kernel has; states: further states, {name:
-    writes}; schbench: the directory of its source; name: of the host, "" for that of its CPU.
+    writes}; simulated: results of make sim to measure instead; schbench: the directory of its source;
+    name: of the host, "" for that of its CPU.
     """
     size: workloads.Size
     every: bool
@@ -67,6 +68,7 @@ class Settings:
     features: tuple
     asked: tuple
     states: dict
+    simulated: tuple
     schbench: Path | None
     name: str
 
@@ -86,6 +88,9 @@ def settings(env=None):
             raise Error(f"STATES={state}: must be NAME:FILE=VALUE,... with ; between several")
         knobs.parse(writes)
         further[name] = writes
+    others = [name for name in ("FULL", "AS_IS", "WORKLOADS", "FEATURES", "STATES", "SCHBENCH") if get(name)]
+    if get("SIMULATED") and others:
+        raise Error(f"SIMULATED= has workloads and states of its own: not with {', '.join(others)}")
     schbench = get("SCHBENCH")
     if schbench and not (Path(schbench) / "schbench.c").exists():
         raise Error(f"SCHBENCH={schbench}: no schbench.c in there")
@@ -94,7 +99,7 @@ def settings(env=None):
         size = replace(size, rounds=get("ROUNDS"))
     return Settings(size, short or full or bool(get("WORKLOADS")), get("AS_IS"), get("NOISY"), save, get("WORKLOADS"),
                     tuple(feature.name for feature in FEATURES), get("FEATURES"), further,
-                    Path(schbench).resolve() if schbench else None, get("NAME"))
+                    get("SIMULATED"), Path(schbench).resolve() if schbench else None, get("NAME"))
 
 
 # ---- what is measured ----
@@ -130,19 +135,14 @@ def states(wanted, sched=knobs.SCHED):
     off = {(knobs.FEATURES, name): f"NO_{name}" for name in dict.fromkeys([*ours, *wanted.asked])}
     off |= {(file, ""): "0" for file in switch}
     for file, value in (pair for pairs in own.values() for pair in pairs):
-        if _key(file, value) not in off:
-            off[_key(file, value)] = knobs.value(file, value, sched)
+        if knobs.key(file, value) not in off:
+            off[knobs.key(file, value)] = knobs.value(file, value, sched)
 
     def with_(pairs):
-        whole = off | {_key(file, value): value for file, value in pairs}
+        whole = off | {knobs.key(file, value): value for file, value in pairs}
         return [(file, value) for (file, _), value in whole.items()]
     return {OFF: with_([]), AGAIN: with_([]),
             **{name: with_(pairs) for name, pairs in own.items()}}, left
-
-
-def _key(file, value):
-    """What a write replaces: one feature, or the whole file."""
-    return file, value.removeprefix("NO_") if file == knobs.FEATURES else ""
 
 
 def passes(subjects, rounds):
@@ -335,11 +335,11 @@ def result_of(name, repeat, kernel, subjects, measured):
 
 # ---- the command ----
 
-def file_for(directory, release):
+def file_for(directory, release, instrument=INSTRUMENT):
     """The file for one more result of this kernel. Earlier results stay: a comparison of kernels uses
     each boot."""
     number = 1
-    while (path := directory / f"{INSTRUMENT}-{release}-{number}.json").exists():
+    while (path := directory / f"{instrument}-{release}-{number}.json").exists():
         number += 1
     return path
 
@@ -387,6 +387,10 @@ def command(_args=None):
     # Before the present state of the switches is read.
     knobs.recover()
     about, kernel = facts.gather(), facts.kernel()
+    directory = (ROOT if wanted.save else BUILD) / "results" / (wanted.name or facts.name(about))
+    repeat = {"command": _command(), "commit": _commit(), **asdict(wanted.size), "host": about}
+    if wanted.simulated:
+        return _beside(wanted, about, kernel, directory, repeat)
     shape = facts.shape()
     subjects, left = states(wanted)
     chosen, more = choose(wanted, shape)
@@ -396,16 +400,62 @@ def command(_args=None):
     if not planned:
         raise Error("there is nothing to run: install rt-tests (hackbench), perf, stress-ng, or "
                     "others of those above")
-    name = wanted.name or facts.name(about)
-    path = file_for((ROOT if wanted.save else BUILD) / "results" / name, kernel["release"])
-    repeat = {"command": _command(), "commit": _commit(), **asdict(wanted.size),
-              "host": about, "left_out": left, "commands": {},
-              # Declared before the run: each subject's, and all of them.
-              "primary": sorted(set().union(*primary.values())), "primary_of": primary}
-    # Fails now, and not after all the measuring, if it cannot be written.
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = file_for(directory, kernel["release"])
+    repeat |= {"left_out": left, "commands": {},
+               # Declared before the run: each subject's, and all of them.
+               "primary": sorted(set().union(*primary.values())), "primary_of": primary}
     _announce(planned, primary, wanted)
     measured = []
+
+    def keep(workload, found, noise):
+        repeat["noise"] = noise
+        if found:
+            measured.append((workload, found))
+        if measured:
+            store.save(result_of(directory.name, repeat, kernel, subjects, measured), path)
+    _measure_all(planned, subjects, shape, wanted, left, directory, keep)
+    _conclude(store.load(path), path)
+    return 0
+
+
+def _beside(wanted, about, kernel, directory, repeat):
+    """Measure the workloads of results of make sim, and print both results side by side; 0."""
+    todo, left = simulated.jobs(simulated.files(wanted.simulated), simulated.program(), simulated.places())
+    subjects = {f"{job.name}: {name}": pairs for job in todo for name, pairs in job.states.items()}
+    planned = [(job.workload, [f"{job.name}: {name}" for name in job.states]) for job in todo]
+    _introduce(about, kernel, [job.name for job in todo], left)
+    if not planned:
+        raise Error("there is nothing to run: see above what is left out, and why")
+    _announce(planned, {}, wanted)
+    paths = []
+
+    def keep(workload, found, noise):
+        if not found:
+            return
+        [job] = [job for job in todo if job.workload is workload]
+        mine = {name: found[f"{job.name}: {name}"] for name in job.states}
+        paths.append(file_for(directory, kernel["release"], f"{simulated.INSTRUMENT}-{job.name}"))
+        more = {**repeat, "noise": noise, "left_out": left}
+        store.save(simulated.result_of(job, directory.name, more, kernel, mine), paths[-1])
+    _measure_all(planned, subjects, facts.shape(), wanted, left, directory, keep)
+    say("")
+    report = _report()
+    results = [store.load(path) for path in paths]
+    for line in report.tables.text(report.beside(results)) if report else ():
+        say(line)
+    for result in results if not report else ():
+        _medians(result)
+    say(f"kept as {', '.join(path.name for path in paths)} in {directory}")
+    return 0
+
+
+def _measure_all(planned, subjects, shape, wanted, left, directory, keep):
+    """Measure what is planned in the states of subjects, and call keep(workload, figures, noise) after each
+    workload, so that a failure loses nothing; figures is None if it failed, and `left` has the reason. Error if
+    nothing could be measured, or if `directory`, for the results, cannot be made."""
+    # Fails now, and not after all the measuring, if it cannot be written.
+    directory.mkdir(parents=True, exist_ok=True)
+    kept = 0
     with Host(subjects, shape, wanted.noisy) as host:
         words = host.quiet()
         if words and not wanted.noisy:
@@ -419,24 +469,21 @@ def command(_args=None):
             try:
                 if words:
                     raise Failed(f"the host got noisy: {words}")
-                measured.append((workload, measure(host, workload, here, wanted.size, _show(head))))
+                found = measure(host, workload, here, wanted.size, _show(head))
                 _show(head)(None)
                 took = time.monotonic() - begin
                 left_seconds = seconds_of(planned[number:], wanted.size)
                 say(f"{head}: {took:.0f} s" + (f", {duration(left_seconds)} left" if left_seconds
                                                else ""))
             except Failed as error:
+                found = None
                 left[workload.name] = str(error)
                 _show(head)(None)
                 warn(f"{head}: left out: {error}")
-            repeat["noise"] = {"others": round(host.most[0], 3), "stolen": round(host.most[1], 3)}
-            # After each workload, so that a failure loses nothing.
-            if measured:
-                store.save(result_of(name, repeat, kernel, subjects, measured), path)
-    if not measured:
+            keep(workload, found, {"others": round(host.most[0], 3), "stolen": round(host.most[1], 3)})
+            kept += bool(found)
+    if not kept:
         raise Error("nothing could be measured")
-    _conclude(store.load(path), path)
-    return 0
 
 
 def _decides(name, shape):
@@ -451,7 +498,7 @@ def _announce(planned, primary, wanted):
         say(f"decides   {subject}: {', '.join(metrics) or 'nothing that is installed'}")
     runs = sum(2 * wanted.size.rounds * len(here) + 1 for _, here in planned)
     say(f"takes     {duration(seconds_of(planned, wanted.size))}: {len(planned)} workloads, {runs} "
-        "runs" + ("" if wanted.every else "; FULL=1 runs all workloads in all states"))
+        "runs" + ("" if wanted.every or wanted.simulated else "; FULL=1 runs all workloads in all states"))
 
 
 def _command():
@@ -493,22 +540,33 @@ def _show(head):
     return show
 
 
-def _conclude(result, path):
-    """Print the results."""
-    say("")
+def _report():
+    """The module kit.results.report; None without numpy and scipy, which a host may not have."""
     try:
-        # These need numpy and scipy, which a host may not have.
         from kit.results import report
     except ModuleNotFoundError as error:
         if error.name not in ("numpy", "scipy"):
             raise
-        for metric, about in result.metrics.items():
-            figures = (f"{subject} {statistics.median(values[metric]):g}"
-                       for subject, values in result.values.items())
-            say(f"{about.title} ({about.unit}, {about.better} is better): {', '.join(figures)}")
         say("These are medians. For verdicts run `make report FROM=<directory of the results>` on a")
         say("machine with numpy, scipy and matplotlib.")
-    else:
-        for line in report.text(result):
-            say(line)
+        return None
+    return report
+
+
+def _medians(result):
+    """Print the median of each figure."""
+    for metric, about in result.metrics.items():
+        figures = (f"{subject} {statistics.median(values[metric]):g}"
+                   for subject, values in result.values.items() if metric in values)
+        say(f"{about.title} ({about.unit}, {about.better} is better): {', '.join(figures)}")
+
+
+def _conclude(result, path):
+    """Print the results."""
+    say("")
+    report = _report()
+    for line in report.text(result) if report else ():
+        say(line)
+    if not report:
+        _medians(result)
     say(f"kept as {path}")

@@ -12,7 +12,7 @@ from kit.paths import RESULTS, ROOT
 from kit.process import Error, say
 from kit.results import pages, store, tables, verdict
 
-BOOTS = "boots"
+BOOTS, BESIDE = "boots", "beside"
 # Begins the names of the instruments of make sim.
 SIM = "sim-"
 PAGE, MAIL = "README.md", "tables.txt"
@@ -166,6 +166,27 @@ def _std(values):
     return "-" if spread is None else f"{100 * spread:.2f}"
 
 
+def beside(results):
+    """Give a table of what bench-host SIMULATED= measured, Results each with that of the simulation in its
+    details, beside what was simulated. Each is judged by itself, as on the simulation's page."""
+    table = [["workload", "state", "simulated", "measured", "further apart than both intervals"]]
+    for result in results:
+        name, [metric] = result.details["name"], result.metrics
+        theirs = verdict.of(store.parse(result.details["simulated"], f"the simulation {name}"))
+        for subject, found in verdict.of(result).items():
+            one, two = theirs[subject][metric], found[metric]
+            known = one.change.ratio and two.change.ratio
+            table.append([name, result.subjects[subject].state, _gain(one), _gain(two), "-" if not known else
+                          "yes" if verdict.moved(one.change, two.change) else "no"])
+    return table
+
+
+def _gain(found):
+    """Write a Verdict with its change; more is better."""
+    value, low, high = ("-" if x is None else f"{100 * x:+.1f}" for x in found.gain)
+    return f"{value} % ({low} to {high}), {found.word}"
+
+
 def text(result):
     """Give the lines of a Result for a terminal, ending in what it comes to."""
     judged = verdict.of(result)
@@ -258,7 +279,7 @@ def write(directory, base=None):
                 page += _cost(path, directory, result, written)
                 letter += cost_mail(result)
                 continue
-            if result.instrument.startswith(SIM):
+            if result.instrument.startswith((SIM, BESIDE)):
                 continue
             judged = verdict.of(result)
             page += _about(path, result)
@@ -269,6 +290,15 @@ def write(directory, base=None):
             page += _about_simulated(together)
             page += _judged(machine / f"sim-{number}.svg", directory, whole, judged, written)
             letter += mail(whole, judged)
+        both = {path: result for path, result in here.items() if result.instrument == BESIDE}
+        if both:
+            page += ["### Simulated and measured", "",
+                     f"By {', '.join(dict.fromkeys(_by(result) for result in both.values()))}; more is better. All "
+                     "values: " + ", ".join(f"[{path.stem}]({machine.name}/{path.name})" for path in both) + ".", "",
+                     *tables.markdown(beside(both.values())), "",
+                     *(f"- not measured: {name}: {reason}" for name, reason in {
+                         name: reason for result in both.values()
+                         for name, reason in result.repeat["left_out"].items()}.items()), ""]
         runs = [result for result in here.values() if result.instrument == "host"]
         # On a host that has none of the base each kernel is compared with the usual one.
         known = any(base in run.kernels for run in runs)
@@ -283,6 +313,12 @@ def write(directory, base=None):
         (directory / name).write_text("\n".join(lines).rstrip("\n") + "\n")
         written.append(directory / name)
     return written
+
+
+def _by(result):
+    """Say how a Result of bench-host SIMULATED= came about."""
+    [kernel] = result.kernels
+    return f"`{result.repeat['command']}` at {result.repeat['commit']}, kernel {kernel}"
 
 
 def _about(path, result):

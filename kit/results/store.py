@@ -61,7 +61,7 @@ class Result:
     that were declared before the run to be judged (see primary()); kernels:
     {name: {release, config, source ...}}; metrics: {name: Metric}; subjects: {name: Subject}; values:
     {subject: {metric: [float for each block]}}; details: what an instrument found besides, {subject:
-    anything that JSON has}.
+    anything that JSON has}; of bench-host SIMULATED=, the name and the result of the simulation.
     """
     instrument: str
     machine: str
@@ -88,19 +88,25 @@ def save(result, path):
 def load(path):
     """Read a Result; Error that names the file and what is wrong with it."""
     try:
-        data = json.loads(path.read_text(), parse_constant=_no_number)
-        if data.pop("format") != FORMAT:
-            raise Error(f"{path}: not of format {FORMAT}")
-        data["metrics"] = {name: Metric(**metric) for name, metric in data["metrics"].items()}
-        data["subjects"] = {name: Subject(**subject)
-                            for name, subject in data["subjects"].items()}
-        result = Result(**data)
+        return parse(json.loads(path.read_text(), parse_constant=_no_number), path)
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise Error(f"{path}: no result: {error!r}") from error
+
+
+def parse(data, where):
+    """Give the Result that is in the JSON of a file; Error that says where and what is wrong with it."""
+    try:
+        if data["format"] != FORMAT:
+            raise Error(f"{where}: not of format {FORMAT}")
+        result = Result(**{name: value for name, value in data.items() if name != "format"} | {
+            "metrics": {name: Metric(**metric) for name, metric in data["metrics"].items()},
+            "subjects": {name: Subject(**subject) for name, subject in data["subjects"].items()}})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Error(f"{where}: no result: {error!r}") from error
     for problem in problems(result):
-        raise Error(f"{path}: {problem}")
+        raise Error(f"{where}: {problem}")
     return result
 
 
