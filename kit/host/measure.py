@@ -420,10 +420,10 @@ def command(_args=None):
 
 def _beside(wanted, about, kernel, directory, repeat):
     """Measure the workloads of results of make sim, and print both results side by side; 0."""
-    todo, left = simulated.jobs(simulated.files(wanted.simulated), simulated.program(), simulated.places())
-    subjects = {f"{job.name}: {name}": pairs for job in todo for name, pairs in job.states.items()}
-    planned = [(job.workload, [f"{job.name}: {name}" for name in job.states]) for job in todo]
-    _introduce(about, kernel, [job.name for job in todo], left)
+    jobs, left = simulated.jobs(simulated.files(wanted.simulated), simulated.program(), simulated.places())
+    subjects = {f"{job.name}: {name}": pairs for job in jobs for name, pairs in job.states.items()}
+    planned = [(job.workload, [f"{job.name}: {name}" for name in job.states]) for job in jobs]
+    _introduce(about, kernel, [job.name for job in jobs], left)
     if not planned:
         raise Error("there is nothing to run: see above what is left out, and why")
     _announce(planned, {}, wanted)
@@ -432,7 +432,7 @@ def _beside(wanted, about, kernel, directory, repeat):
     def keep(workload, found, noise):
         if not found:
             return
-        [job] = [job for job in todo if job.workload is workload]
+        [job] = [job for job in jobs if job.workload is workload]
         mine = {name: found[f"{job.name}: {name}"] for name in job.states}
         paths.append(file_for(directory, kernel["release"], f"{simulated.INSTRUMENT}-{job.name}"))
         more = {**repeat, "noise": noise, "left_out": left}
