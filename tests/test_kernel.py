@@ -57,6 +57,7 @@ def test_version_names_build_and_tree(toy):
                      "nocache": f"-nocache-{tree}", "offstack": f"-cachetopo-offstack-{tree}",
                      "base-offstack": f"-base-offstack-{tree}", "debug": f"-cachetopo-debug-{tree}",
                      "kasan": f"-cachetopo-kasan-{tree}", "host": f"-cachetopo-host-{tree}",
+                     "race": f"-cachetopo-race-{tree}", "rt": f"-cachetopo-rt-{tree}",
                      "validate": f"-validate-{tree}"}
     (toy.linux / "kernel/new.c").write_text("int new;\n")
     assert kernel.local_version(toy.linux, kernel.Kernel(toy.series, "stack")) == f"-cachetopo-{tree}-dirty"

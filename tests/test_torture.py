@@ -2,6 +2,7 @@
 """make torture without guests: which guests run with which seeds, and what is made of what they print."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +10,7 @@ from kit import settings
 from kit.paths import GUEST
 from kit.process import Error
 from kit.results import blocks
-from kit.vm import guest, torture
+from kit.vm import guest, kernel, machine, qemu, torture
 
 GOOD = """TAP version 13
 1..2
@@ -71,6 +72,24 @@ def test_a_splat_fails(guests):
 def test_a_guest_that_died_fails(guests):
     guests += [result("TAP version 13\n1..2\nok 1 files\n")]
     assert torture.run(None, "stack", 0, 1).failures
+
+
+def test_cpus_run_in_parallel_only_where_no_code_is_patched(monkeypatch, tmp_path):
+    image = tmp_path / "bzImage"
+    image.touch()
+    monkeypatch.setattr(kernel.Kernel, "image", image)
+    monkeypatch.setattr(qemu, "find", lambda: SimpleNamespace(command=["qemu"], env={}))
+    for build in kernel.BUILDS:
+        args, _ = guest._qemu_command(machine.load("two-ccx"), build, "torture", "initrd", guest.CLOCK)
+        assert ("tcg,thread=multi" in args) == ("-icount" not in args) == (build == "race")
+
+
+def test_parallel_guests_run_for_longer(monkeypatch):
+    took = {}
+    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: took.update({build: env["SECONDS"]}))
+    for build in ("debug", "race"):
+        torture.one(None, build, 1)
+    assert took == {"debug": torture.SECONDS, "race": torture.PARALLEL_SECONDS}
 
 
 def test_all_knobs_are_written():

@@ -261,6 +261,8 @@ def _qemu_command(m, build, job, initrd, clock, kernel_args=(), simulated=None):
         raise Error(f"there is no {image}: make kernel BUILD={build}")
     program = qemu.find()
     accel, clock_args = ["-accel", "tcg", "-icount", clock], CLOCK_KERNEL_ARGS
+    if kernel.named(build).parallel:
+        accel, clock_args = ["-accel", "tcg,thread=multi"], []
     if simulated:
         # Room for all translated code: flushing it would cost a retranslation.
         accel, clock_args = ["-accel", "tcg,thread=single,tb-size=512"], []

@@ -25,12 +25,14 @@ KCONFIG = re.compile(r"CONFIG_\w+=.+|# CONFIG_\w+ is not set")
 class Build:
     """A way to build a series: with its patches or without, the fragments of configs/ besides
     boot.config and the base's own, and what names it in `uname -r`. extra: a diff to apply on top, which
-    is no part of the series."""
+    is no part of the series; parallel: it patches no code at run time, so that the CPUs of a guest can
+    run at the same time, by the clock of the host."""
 
     patched: bool
     fragments: tuple
     name: str
     extra: Path | None = None
+    parallel: bool = False
 
 
 BUILDS = {
@@ -41,6 +43,8 @@ BUILDS = {
     "base-offstack": Build(False, ("offstack.config",), "-base-offstack-"),
     "debug": Build(True, ("stack.config", "debug.config", "faults.config"), "-cachetopo-debug-"),
     "kasan": Build(True, ("stack.config", "kasan.config", "faults.config"), "-cachetopo-kasan-"),
+    "race": Build(True, ("stack.config", "race.config"), "-cachetopo-race-", parallel=True),
+    "rt": Build(True, ("stack.config", "rt.config", "faults.config"), "-cachetopo-rt-"),
     "host": Build(True, ("stack.config", "host.config"), "-cachetopo-host-"),
     "validate": Build(True, ("stack.config",), "-validate-", ROOT / "kit/sim/validate.patch"),
 }
@@ -70,6 +74,11 @@ class Kernel:
     def patched(self) -> bool:
         """Whether it has patches: those of the series, if that has any."""
         return BUILDS[self.build].patched and bool(patches.listed(self.series))
+
+    @property
+    def parallel(self) -> bool:
+        """Whether the CPUs of a guest may run at the same time."""
+        return BUILDS[self.build].parallel
 
     @property
     def fragments(self) -> list[Path]:

@@ -3,7 +3,8 @@
 and worse.
 
 Each guest gets a seed of its own. Nothing in it comes from the host: the same seed, kernel and machine repeat
-all that happened, so that what one guest finds is found again by giving its seed.
+all that happened, so that what one guest finds is found again by giving its seed. With BUILD=race, CPUs run in
+parallel and by the clock of the host, so that a seed repeats only what the programs try.
 """
 
 import random
@@ -20,6 +21,8 @@ from kit.vm import guest, kernel, ktap, machine
 # Of the guest's clock, in each guest: enough for each operation to happen, and short enough that little
 # has to be repeated to see again what was found.
 SECONDS = 5
+# The same where the CPUs run in parallel: that is a second of the host's clock, which has fewer CPUs.
+PARALLEL_SECONDS = 60
 # Processes with threads that come and go in each guest while memory is watched.
 PROCESSES = 500
 # After which a guest is taken for dead. Guests with KASAN on a busy host have taken a quarter of it.
@@ -62,9 +65,14 @@ class Totals:
                 for name, (done, refused) in self.counts.items()]
 
 
-def one(m, build, seed, follow=None, seconds=SECONDS, processes=PROCESSES):
-    """Torture a kernel in one guest on a Machine; return a guest.Result."""
-    bits = (*(feature.name for feature in FEATURES), *BASE_FEATURES)
+def one(m, build, seed, follow=None, seconds=None, processes=PROCESSES):
+    """Torture a kernel in one guest on a Machine; return a guest.Result. seconds: of the guest's clock,
+    by default as many as the build needs."""
+    seconds = seconds or (PARALLEL_SECONDS if kernel.named(build).parallel else SECONDS)
+    bits = [*(feature.name for feature in FEATURES), *BASE_FEATURES]
+    if build == "rt":
+        # A real-time kernel has no NUMA balancing to sample with.
+        bits.remove("SCHED_CACHE_SAMPLE")
     env = {"SEED": seed, "SECONDS": seconds, "PROCESSES": processes, "FEATURES": " ".join(bits)}
     return guest.run(m, build, "torture", env, timeout=TIMEOUT, follow=follow,
                      kernel_args=guest.COST_KERNEL_ARGS, qemu_extra=guest.repeatable(1))
