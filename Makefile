@@ -166,5 +166,5 @@ clean: ## remove what was built; the git tree and the downloads stay
 		$(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it
-	rm -rf $(addprefix $(OUT)/,[0-9]* each base ccache qemu qemu.lock herd herd.lock results profile.so \
+	rm -rf $(addprefix $(OUT)/,[0-9]* each base b4 b4.lock ccache qemu qemu.lock herd herd.lock results profile.so \
 		bench-host calibrate machines schbench workload sim.so sim.lock sim-all sim-all.lock) $(OUT)/profile-*
