@@ -26,13 +26,15 @@ class Build:
     """A way to build a series: with its patches or without, the fragments of configs/ besides
     boot.config and the base's own, and what names it in `uname -r`. extra: a diff to apply on top, which
     is no part of the series; parallel: it patches no code at run time, so that the CPUs of a guest can
-    run at the same time, by the clock of the host."""
+    run at the same time, by the clock of the host; lacks: bits of our features that the configuration
+    leaves out."""
 
     patched: bool
     fragments: tuple
     name: str
     extra: Path | None = None
     parallel: bool = False
+    lacks: tuple = ()
 
 
 BUILDS = {
@@ -44,7 +46,8 @@ BUILDS = {
     "debug": Build(True, ("stack.config", "debug.config", "faults.config"), "-cachetopo-debug-"),
     "kasan": Build(True, ("stack.config", "kasan.config", "faults.config"), "-cachetopo-kasan-"),
     "race": Build(True, ("stack.config", "race.config"), "-cachetopo-race-", parallel=True),
-    "rt": Build(True, ("stack.config", "rt.config", "faults.config"), "-cachetopo-rt-"),
+    "rt": Build(True, ("stack.config", "rt.config", "faults.config"), "-cachetopo-rt-",
+                lacks=("SCHED_CACHE_SAMPLE",)),
     "host": Build(True, ("stack.config", "host.config"), "-cachetopo-host-"),
     "validate": Build(True, ("stack.config",), "-validate-", ROOT / "kit/sim/validate.patch"),
 }
@@ -79,6 +82,11 @@ class Kernel:
     def parallel(self) -> bool:
         """Whether the CPUs of a guest may run at the same time."""
         return BUILDS[self.build].parallel
+
+    @property
+    def lacks(self) -> tuple:
+        """The bits of our features that it does not have."""
+        return BUILDS[self.build].lacks
 
     @property
     def fragments(self) -> list[Path]:

@@ -21,7 +21,8 @@ from kit.vm import guest, kernel, ktap, machine
 # Of the guest's clock, in each guest: enough for each operation to happen, and short enough that little
 # has to be repeated to see again what was found.
 SECONDS = 5
-# The same where the CPUs run in parallel: that is a second of the host's clock, which has fewer CPUs.
+# The same where the CPUs run in parallel. The host has fewer CPUs than the guest, so that less happens in a
+# second of its clock.
 PARALLEL_SECONDS = 60
 # Processes with threads that come and go in each guest while memory is watched.
 PROCESSES = 500
@@ -69,10 +70,8 @@ def one(m, build, seed, follow=None, seconds=None, processes=PROCESSES):
     """Torture a kernel in one guest on a Machine; return a guest.Result. seconds: of the guest's clock,
     by default as many as the build needs."""
     seconds = seconds or (PARALLEL_SECONDS if kernel.named(build).parallel else SECONDS)
-    bits = [*(feature.name for feature in FEATURES), *BASE_FEATURES]
-    if build == "rt":
-        # A real-time kernel has no NUMA balancing to sample with.
-        bits.remove("SCHED_CACHE_SAMPLE")
+    lacks = kernel.named(build).lacks
+    bits = [*(feature.name for feature in FEATURES if feature.name not in lacks), *BASE_FEATURES]
     env = {"SEED": seed, "SECONDS": seconds, "PROCESSES": processes, "FEATURES": " ".join(bits)}
     return guest.run(m, build, "torture", env, timeout=TIMEOUT, follow=follow,
                      kernel_args=guest.COST_KERNEL_ARGS, qemu_extra=guest.repeatable(1))
