@@ -92,6 +92,14 @@ def test_parallel_guests_run_for_longer(monkeypatch):
     assert took == {"debug": torture.SECONDS, "race": torture.PARALLEL_SECONDS}
 
 
+def test_bits_that_a_build_lacks_are_not_switched(monkeypatch):
+    bits = {}
+    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: bits.update({build: env["FEATURES"].split()}))
+    for build in ("debug", "rt"):
+        torture.one(None, build, 1)
+    assert set(bits["debug"]) - set(bits["rt"]) == {"SCHED_CACHE_SAMPLE"}
+
+
 def test_all_knobs_are_written():
     """The program has each knob of the documentation, with its range."""
     source = (GUEST / "torture/files.c").read_text()

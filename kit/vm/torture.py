@@ -69,9 +69,9 @@ class Totals:
 def one(m, build, seed, follow=None, seconds=None, processes=PROCESSES):
     """Torture a kernel in one guest on a Machine; return a guest.Result. seconds: of the guest's clock,
     by default as many as the build needs."""
-    seconds = seconds or (PARALLEL_SECONDS if kernel.named(build).parallel else SECONDS)
-    lacks = kernel.named(build).lacks
-    bits = [*(feature.name for feature in FEATURES if feature.name not in lacks), *BASE_FEATURES]
+    which = kernel.named(build)
+    seconds = seconds or (PARALLEL_SECONDS if which.parallel else SECONDS)
+    bits = [*(feature.name for feature in FEATURES if feature.name not in which.lacks), *BASE_FEATURES]
     env = {"SEED": seed, "SECONDS": seconds, "PROCESSES": processes, "FEATURES": " ".join(bits)}
     return guest.run(m, build, "torture", env, timeout=TIMEOUT, follow=follow,
                      kernel_args=guest.COST_KERNEL_ARGS, qemu_extra=guest.repeatable(1))
