@@ -39,14 +39,19 @@ def not_here(m):
         reasons += ["remote: there is no such CPU", "the machine has one LLC"]
     if m.numa_nodes == 1:
         reasons.append("no NUMA balancing between two LLCs")
+    if len(llcs) < 3 * m.numa_nodes:
+        reasons.append("no three LLCs in a node")
     if len(llcs) > 4:
         reasons.append("more than 4 LLCs")
     if m.numa_nodes == len(llcs):
         reasons.append("it has a node of its own")
     # Without SMT, an LLC is full with three quarters of its cores.
     one_thread = m.threads_per_core == 1 or m.nosmt
-    if m.cores_per_llc * (3 if one_thread else 4) // 4 < 4:
+    room = m.cores_per_llc * (3 if one_thread else 4) // 4
+    if room < 4:
         reasons.append(f"an LLC has {m.cores_per_llc} cores only")
+    if m.cores_per_llc < room + 2:
+        reasons.append(f"room for all but {m.cores_per_llc - room} cores")
     if m.cores_per_llc < 3:
         # 80 % of the cores are less than two threads.
         reasons.append(f"LLC 0 has {m.cores_per_llc} cores")
