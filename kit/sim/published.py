@@ -101,6 +101,9 @@ def _old(machine, groups, *features, limit=False, l2=0, ms="40:20"):
 
 # Of rows that need BUILD=validate.
 _NOT_RUN = "not run yet"
+# TTWU_QUEUE_L2 in results/NOTES.md has the figures.
+_NOT_SEEN = (": the locks of the runqueues are not contended here, where fewer than 0.2 of their lines move for "
+             "each message")
 _QUEUED = ("TTWU_QUEUE_L2", "TTWU_QUEUE_L2_ON_CPU")
 _LLC = "group of 16"
 
@@ -118,16 +121,15 @@ ROWS = (
          Check("48 threads", "1", "48", 1.27, 0.85, 1.91),
          Check("96 threads", "1", "96", 0.84, 0.56, 1.26),
          Check("56 against 48", "48", "56", 0.73, 0.55, 0.87)),
-        gap="not run yet with five seeds. One seed gives x 0.73, 0.79 and 0.44 with 4, 48 and 96 "
-            "threads, and 0.71 for "
-            "the step to 56: the simulated lock of the open files is handed over too slowly"),
+        gap="more threads are slower than published, from 4 on: it is likely that the simulated lock of the open "
+            "files is handed over too slowly. The step from 48 to 56 threads, to the other socket, is as "
+            "published"),
     Row(3, "lock1 of will-it-scale, Sapphire Rapids, threads to 1", _WILL_IT_SCALE,
         _scale("lock", 1, 4, 48, 96),
         (Check("4 threads", "1", "4", 3.43, 2.29, 5.15),
          Check("48 threads", "1", "48", 2.11, 1.41, 3.17),
          Check("96 threads", "1", "96", 1.20, 0.80, 1.80)),
-        (Order("48 threads", "4 threads"), Order("96 threads", "48 threads")), 
-        gap="not run yet with five seeds. One seed gives x 2.57, 1.78 and 1.14"),
+        (Order("48 threads", "4 threads"), Order("96 threads", "48 threads"))),
     Row(4, "context_switch1 of will-it-scale, EPYC 9654, mm_count not written",
         "M. Desnoyers, 20241002010205.1341915-1-mathieu.desnoyers@efficios.com, Linux 6.11. There "
         "hazard pointers "
@@ -142,18 +144,19 @@ ROWS = (
     Row(5, "hackbench, EPYC 9654, queued wakeups by groups of 2 CPUs against 16",
         f"{_L2}: 34 and 49 s. {_SIXTH}",
         {_LLC: _old("epyc-2x2x8x2", 5), "group of 2": _old("epyc-2x2x8x2", 5, *_QUEUED)},
-        (Check("2 against 16", _LLC, "group of 2", 1.44, 1.22, 1.88),), full=True, gap=_NOT_RUN),
+        (Check("2 against 16", _LLC, "group of 2", 1.44, 1.22, 1.88),), full=True,
+        gap=f"no gain of any size of group{_NOT_SEEN}"),
     Row(6, "the same, groups of 8 and of 4 CPUs", f"{_L2}: 39 and 34 s. {_SIXTH}",
         {_LLC: _old("epyc-2x2x8x2", 5), "group of 2": _old("epyc-2x2x8x2", 5, *_QUEUED),
          **{f"group of {cpus}": _old("epyc-2x2x8x2", 5, *_QUEUED, l2=cpus) for cpus in (4, 8)}},
         (Check("8 against 16", _LLC, "group of 8", 1.26, 1.0, 1.88),
          Check("4 against 16", _LLC, "group of 4", 1.44, 1.22, 1.88),
          Check("4 against 2", "group of 2", "group of 4", 1.0, 0.9, 1.1)),
-        (Order("8 against 16", "4 against 16"),), full=True, gap=_NOT_RUN),
+        (Order("8 against 16", "4 against 16"),), full=True, gap=f"as row 5{_NOT_SEEN}"),
     Row(7, "the same, messages per ms of the group of 16",
         f"{_L2}: 192 million messages for each group in 49 s. "
         f"{_SIXTH}; a sixth of 125,400", {_LLC: _old("epyc-2x2x8x2", 5)},
-        (Check("messages per ms", "", _LLC, 20_900, 10_450, 41_800),), full=True, gap=_NOT_RUN),
+        (Check("messages per ms", "", _LLC, 20_900, 10_450, 41_800),), full=True),
     Row(8, "hackbench, Sapphire Rapids, limit of tg->load_avg against none", _LIMIT,
         {f"{groups} groups{', limit' * limit}": _old("spr-2x56x2", groups, limit=limit)
          for groups in (10, 20, 32) for limit in (False, True)},
@@ -181,7 +184,8 @@ ROWS = (
          Check("Sapphire Rapids", "Sapphire Rapids, 3 groups", "Sapphire Rapids, 16 groups", 1.87,
                1.4, 2.7)),
         (Order("Sapphire Rapids", "Milan"),), full=True,
-        gap="not run yet: 128 CPUs"),
+        gap="Milan is in its range; on Sapphire Rapids 16 groups take longer than published, and more so than on "
+            "Milan, where it should be less. Why was not looked at"),
     Row(11, "8 threads that share, in a CCX against one in each of 8 CCX",
         "cover.1750268218 and cover.1760206683.git.tim.c.chen@linux.intel.com: Verilator with 8 "
         "threads on 8 CCX of "
