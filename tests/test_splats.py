@@ -114,6 +114,15 @@ def test_no_end_of_the_trace():
     assert found.splitlines()[-1].endswith(" line 78")
 
 
+def test_reports_between_two_lines_of_equals_signs():
+    """KASAN and KCSAN print one below the other: the end of a report is not the middle of the next one."""
+    rule = "[    3.000000] " + "=" * 66 + "\n"
+    text = "".join(f"{rule}[    3.000001] BUG: KCSAN: data-race in f{n} / g\n[    3.000002]  f{n}+0x1/0x2\n{rule}"
+                   for n in range(3))
+    found = splats.find(text + "[    3.000003] after\n")
+    assert len(found) == 3 and all(splat.count("=" * 66) == 2 and splat.count("+0x1") == 1 for splat in found)
+
+
 @pytest.mark.parametrize("between, is_part", [(0, True), (4, True), (5, False)])
 def test_how_far_back_a_trace_begins(between, is_part):
     """The "cut here" line is looked for in the 5 lines before the one that matches: a message of

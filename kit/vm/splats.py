@@ -29,18 +29,22 @@ PATTERNS = [PANIC] + [re.compile(pattern) for pattern in (
 )]
 _HEAD = re.compile(r"-+\[ cut here \]-+$|=+$")
 _TAIL = re.compile(r"---\[ end ")
+# KASAN and KCSAN begin and end a report with the same line.
+_SANITIZER = re.compile(r"BUG: K\w+SAN: ")
+_RULE = re.compile(r"=+$")
 
 # A trace without an end marker is cut after this many lines.
 LINES_MAX = 80
 
 
-def _bare(line):
+def bare(line):
+    """A line of a console without its time stamp."""
     return _STAMP.sub("", line.rstrip(), count=1)
 
 
 def is_panic(line):
     """Whether a line of a console reports a panic."""
-    return bool(PANIC.match(_bare(line)))
+    return bool(PANIC.match(bare(line)))
 
 
 def find(console):
@@ -52,18 +56,19 @@ def find(console):
     splats = []
     number = 0
     while number < len(lines):
-        if not any(pattern.match(_bare(lines[number])) for pattern in PATTERNS):
+        if not any(pattern.match(bare(lines[number])) for pattern in PATTERNS):
             number += 1
             continue
         first = number
         # WARN()'s message is printed between the marker and the line that matches.
         for back in range(number - 1, max(number - 6, -1), -1):
-            if _HEAD.match(_bare(lines[back])):
+            if _HEAD.match(bare(lines[back])):
                 first = back
                 break
+        tail = _RULE if _SANITIZER.match(bare(lines[number])) else _TAIL
         last = number
         for last in range(number, min(number + LINES_MAX, len(lines))):
-            if _TAIL.match(_bare(lines[last])):
+            if tail.match(bare(lines[last])):
                 break
         splats.append("\n".join(lines[first:last + 1]))
         number = last + 1
