@@ -4,6 +4,7 @@
 SELFTESTS=/selftests
 FEATURES_FILE=/sys/kernel/debug/sched/features
 KMEMLEAK=/sys/kernel/debug/kmemleak
+KCSAN=/sys/kernel/debug/kcsan
 
 # selftest NUMBER NAME SECONDS: run one selftest of sched, for at most SECONDS of the guest's clock,
 # and print its result.

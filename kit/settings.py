@@ -111,7 +111,7 @@ SETTINGS = (
             (*TREE, *TESTS)),
     Setting("LINUX", str, "", "kernel source to use as the base: a directory or tarball, from then on;"
             " 'debian' goes back to the pinned one", (*TREE, *TESTS)),
-    Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, offstack, base-offstack, debug, kasan, race, rt,"
+    Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, offstack, base-offstack, debug, kasan, kcsan, race, rt,"
             " host or validate; or one of another series, such as 7.3/base",
             ("kernel", "sim", *GUEST)),
     Setting("MACHINE", str, "two-ccx", "machine to emulate: a name from machines/ or a .toml file",

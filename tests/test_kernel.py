@@ -2,6 +2,7 @@
 """The kernel's configuration and its name."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -57,6 +58,7 @@ def test_version_names_build_and_tree(toy):
                      "nocache": f"-nocache-{tree}", "offstack": f"-cachetopo-offstack-{tree}",
                      "base-offstack": f"-base-offstack-{tree}", "debug": f"-cachetopo-debug-{tree}",
                      "kasan": f"-cachetopo-kasan-{tree}", "host": f"-cachetopo-host-{tree}",
+                     "kcsan": f"-cachetopo-kcsan-{tree}",
                      "race": f"-cachetopo-race-{tree}", "rt": f"-cachetopo-rt-{tree}",
                      "validate": f"-validate-{tree}"}
     (toy.linux / "kernel/new.c").write_text("int new;\n")
@@ -94,6 +96,22 @@ def test_test_only_diff_applies_on_the_stack():
     where = kernel.source_of("validate")
     features = (where / "kernel/sched/features.h").read_text()
     assert "SCHED_FEAT(TG_LOAD_AVG_LIMIT, true)" in features and "SCHED_FEAT(LAZY_TLB_COUNT, true)" in features
+
+
+def test_kcsan_looks_at_the_scheduler_without_changing_it():
+    """Its diff is for makefiles only: a race is one of the series. Lockdep would make its guests slower still, and
+    it alone has reports that do not count."""
+    build = kernel.BUILDS["kcsan"]
+    changed = re.findall(r"^\+\+\+ b/(\S+)$", build.extra.read_text(), re.MULTILINE)
+    assert changed == ["kernel/sched/Makefile", "scripts/Makefile.lib"]
+    lines = kernel.requested(kernel.named("kcsan").fragments)
+    assert {"CONFIG_KCSAN=y", "CONFIG_KCSAN_STRICT=y"} <= set(lines) and "CONFIG_PROVE_LOCKING=y" not in lines
+    assert [name for name in kernel.BUILDS if kernel.named(name).kcsan] == ["kcsan"]
+
+
+@pytest.mark.patches
+def test_kcsan_diff_applies_on_the_stack():
+    assert "KCSAN_SANITIZE := y" in (kernel.source_of("kcsan") / "kernel/sched/Makefile").read_text()
 
 
 def test_unknown_build():

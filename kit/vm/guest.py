@@ -16,7 +16,7 @@ from pathlib import Path
 from kit import settings
 from kit.paths import SERIES
 from kit.process import Error, kill_group, lock, say
-from kit.vm import initramfs, kernel, ktap, machine, qemu, splats
+from kit.vm import initramfs, kcsan, kernel, ktap, machine, qemu, splats
 
 POLL_SECONDS = 0.2
 # Seconds that a guest may take to power off after a panic or END.
@@ -64,7 +64,8 @@ class Result:
 
     console, ktap: the text of ttyS0 and ttyS1; seconds: wall time from QEMU's start to its end;
     ended: whether the END line came; status: the job's exit status, -1 without an END line; splats:
-    see kit.vm.splats.find(); problems: failures of the run itself, whatever the job printed.
+    see kit.vm.splats.find(); problems: failures of the run itself, whatever the job printed; elsewhere: the
+    titles of reports of data races that are not in our code, which are no failures.
     """
     console: str
     ktap: str
@@ -73,6 +74,7 @@ class Result:
     status: int
     splats: list = field(default_factory=list)
     problems: list = field(default_factory=list)
+    elsewhere: list = field(default_factory=list)
 
     def failures(self):
         """Return the reasons why the run failed; empty if it did not."""
@@ -95,7 +97,8 @@ def conclude(what, result) -> int:
     bad = result.failures() + tests.failures()
     for line in bad:
         print(line, file=sys.stderr)
-    say(f"{what}: {tests.summary()}, {result.seconds:.0f} s: {'FAILED' if bad else 'passed'}")
+    say(f"{what}: {tests.summary()}, {result.seconds:.0f} s{kcsan.summary(result.elsewhere)}:"
+        f" {'FAILED' if bad else 'passed'}")
     return 1 if bad else 0
 
 
@@ -162,7 +165,10 @@ def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kerne
                                        [*(COST_KERNEL_ARGS if icount else []), *kernel_args],
                                        simulated)
         args += [*(repeatable(1) if icount else []), *qemu_extra]
-        return watch(args, qemu_env, runs / name, timeout, follow, stop)
+        result = watch(args, qemu_env, runs / name, timeout, follow, stop)
+    if kernel.named(build).kcsan:
+        result.splats, result.elsewhere = kcsan.sort(kcsan.Source(kernel.named(build)), result.splats)
+    return result
 
 
 def watch(args, env, where, timeout, follow=None, stop=None):

@@ -27,7 +27,7 @@ class Build:
     boot.config and the base's own, and what names it in `uname -r`. extra: a diff to apply on top, which
     is no part of the series; parallel: it patches no code at run time, so that the CPUs of a guest can
     run at the same time, by the clock of the host; lacks: bits of our features that the configuration
-    leaves out."""
+    leaves out; kcsan: it reports data races, of which only those in our code count."""
 
     patched: bool
     fragments: tuple
@@ -35,6 +35,7 @@ class Build:
     extra: Path | None = None
     parallel: bool = False
     lacks: tuple = ()
+    kcsan: bool = False
 
 
 BUILDS = {
@@ -45,6 +46,8 @@ BUILDS = {
     "base-offstack": Build(False, ("offstack.config",), "-base-offstack-"),
     "debug": Build(True, ("stack.config", "debug.config", "faults.config"), "-cachetopo-debug-"),
     "kasan": Build(True, ("stack.config", "kasan.config", "faults.config"), "-cachetopo-kasan-"),
+    "kcsan": Build(True, ("stack.config", "kcsan.config"), "-cachetopo-kcsan-", ROOT / "kit/vm/kcsan.patch",
+                   kcsan=True),
     "race": Build(True, ("stack.config", "race.config"), "-cachetopo-race-", parallel=True),
     "rt": Build(True, ("stack.config", "rt.config", "faults.config"), "-cachetopo-rt-",
                 lacks=("SCHED_CACHE_SAMPLE",)),
@@ -87,6 +90,11 @@ class Kernel:
     def lacks(self) -> tuple:
         """The bits of our features that it does not have."""
         return BUILDS[self.build].lacks
+
+    @property
+    def kcsan(self) -> bool:
+        """Whether it reports data races, also those of mainline."""
+        return BUILDS[self.build].kcsan
 
     @property
     def fragments(self) -> list[Path]:

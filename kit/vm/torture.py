@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from kit import settings
 from kit.features import FEATURES
 from kit.process import say
-from kit.vm import guest, kernel, ktap, machine
+from kit.vm import guest, kcsan, kernel, ktap, machine
 
 # Of the guest's clock, in each guest: enough for each operation to happen, and short enough that little
 # has to be repeated to see again what was found.
@@ -40,13 +40,15 @@ class Totals:
     """What a number of guests did.
 
     counts: of each operation, how often it was done, and how often the kernel refused it as it may;
-    guest_seconds: their clocks; splats: reports on their consoles; failures: all that was wrong.
+    guest_seconds: their clocks; splats: reports on their consoles; failures: all that was wrong;
+    elsewhere: the titles of reports of data races that are not in our code.
     """
     guests: int = 0
     counts: dict = field(default_factory=dict)
     guest_seconds: float = 0
     splats: int = 0
     failures: list = field(default_factory=list)
+    elsewhere: list = field(default_factory=list)
 
     def add(self, result):
         """Add the guest.Result of one guest, and return its failures."""
@@ -56,6 +58,7 @@ class Totals:
             self.counts[name] = (before[0] + int(done), before[1] + int(refused))
         self.guest_seconds += sum(map(float, _SECONDS.findall(result.ktap)))
         self.splats += len(result.splats)
+        self.elsewhere += result.elsewhere
         failures = result.failures() + ktap.parse(result.ktap).failures()
         self.failures += failures
         return failures
@@ -106,7 +109,8 @@ def command(args):
         print(line, file=sys.stderr)
     say(f"torture on {m.name}, {kernel.release(build)}: {totals.guests} guests from SEED={seed},"
         f" {time.monotonic() - begin:.0f} s, guest time {totals.guest_seconds:.0f} s,"
-        f" splats: {totals.splats}: {'FAILED' if totals.failures else 'passed'}")
+        f" splats: {totals.splats}{kcsan.summary(totals.elsewhere)}:"
+        f" {'FAILED' if totals.failures else 'passed'}")
     if totals.failures:
         say(f"to repeat it: make torture MINUTES=1 BUILD={build} MACHINE={m.name}"
             f" SEED={seed + totals.guests - 1}")
