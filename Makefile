@@ -35,6 +35,7 @@ tiers_shell := $(tiers_boot)
 tiers_selftest := $(tiers_boot)
 tiers_stress := $(tiers_boot)
 tiers_torture := $(tiers_boot)
+tiers_abuse := $(tiers_boot)
 tiers_soak := $(tiers_boot)
 tiers_checks := tree kernel check cross
 tiers_each-patch := $(tiers_boot)
@@ -55,7 +56,7 @@ tiers_deps := $(tiers_test)
 TIERS := $(sort $(foreach goal,$(MAKECMDGOALS),$(tiers_$(goal))))
 
 .DEFAULT_GOAL := help
-.PHONY: help settings deps tree export refresh bundle kernel deb deb-test boot shell selftest stress torture soak checks each-patch mail litmus \
+.PHONY: help settings deps tree export refresh bundle kernel deb deb-test boot shell selftest stress torture abuse soak checks each-patch mail litmus \
 	bench-cost bench-host bench-host-dir calibrate report sim sim-all sim-validate test test-fast test-patches test-boot test-long \
 	clean distclean
 
@@ -106,6 +107,9 @@ stress: deps ## toggle the features under load and CPU hotplug in the guest
 
 torture: deps ## all at once that could break the scheduler, in guests for MINUTES=, with SEED=
 	@$(KIT) torture
+
+abuse: deps ## what an unprivileged user with THREADS= can do to the wakeups of others, features off and on
+	@$(KIT) abuse
 
 soak: deps ## workloads with and without aggregation in the guest, and 5 minutes of steady state
 	@$(KIT) soak

@@ -25,6 +25,7 @@ COMMANDS = (
     ("selftest", "kit.vm.guest", "the series' kernel selftests in the guest"),
     ("stress", "kit.vm.guest", "toggle the features under load and CPU hotplug"),
     ("torture", "kit.vm.torture", "all at once that could break the scheduler, with random numbers"),
+    ("abuse", "kit.vm.abuse", "what an unprivileged user can do to the wakeups of others"),
     ("soak", "kit.vm.guest", "compare workloads with and without aggregation"),
     ("checks", "kit.stack.checks", "the checks of each patch and of the whole series"),
     ("each-patch", "kit.stack.each", "build and boot each patch with the selftests that exist by then"),

@@ -17,8 +17,8 @@ from kit.process import Error
 
 # The commands that use a git tree of the kernel, and of these the ones that build a kernel.
 TREE = ("base", "tree", "export", "refresh", "bundle", "kernel", "deb", "deb-test", "boot", "shell", "selftest", "stress", "torture",
-        "soak", "checks", "each-patch", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
-GUEST = ("boot", "shell", "selftest", "stress", "torture", "soak")
+        "abuse", "soak", "checks", "each-patch", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
+GUEST = ("boot", "shell", "selftest", "stress", "torture", "abuse", "soak")
 TESTS = ("test", "test-fast", "test-patches", "test-boot", "test-long")
 # What a command-line variable of make's may be called that is no setting of the kit.
 MAKE_ONLY = ("PYTHON", "V", "DEPS", "TIERS", "SUDO")
@@ -124,6 +124,8 @@ SETTINGS = (
             " clock (default: 5)", ("torture",)),
     Setting("SEED", number(0, 2**32 - 1), None, "seed of the first guest; the next ones have SEED + 1, ..."
             " (default: by chance)", ("torture",)),
+    Setting("THREADS", number(1, 512), 0, "how many threads of each attacker compute at a time (default: half"
+            " as many as the machine has CPUs)", ("abuse",)),
     Setting("COMPARE", str, "", "series whose unpatched kernel is measured beside ours (7.3)",
             ("bench-cost",)),
     Setting("COLUMNS", str, "", "columns of the cost table to measure, separated by commas, besides those that"
@@ -131,7 +133,7 @@ SETTINGS = (
     Setting("PROFILE", str, "", "row of the cost table, or ROW,COLUMN: list its instructions by"
             " function instead of measuring", ("bench-cost",)),
     Setting("SHORT", switch, False, "1: a short run, to see that it works; checks: only gcc, checkpatch and"
-            " the selftests, in one configuration", ("bench-cost", "bench-host", "calibrate", "checks")),
+            " the selftests, in one configuration", ("abuse", "bench-cost", "bench-host", "calibrate", "checks")),
     Setting("FULL", switch, False, "1: run all workloads in all states, as long as the authors of the"
             " patches did (default: about an hour, each feature on its primary figures); sim-validate: all"
             " rows", ("bench-host", "sim-validate")),
