@@ -82,6 +82,10 @@ PLACES = {"cache_count": [("cache_count", "kernel/sched/cache.c", 3)],
           # A function of mainline that is part of one of ours.
           "enqueue_task_fair": [("rq_clock", "kernel/sched/sched.h", 90), ("cache_count", "kernel/sched/cache.c", 4),
                                 ("enqueue_task_fair", "kernel/sched/fair.c", 70)],
+          # A line of mainline in a function that has another name now.
+          "dequeue_task_fair": [("util_est_dequeue", "kernel/sched/fair.c", 7),
+                                ("cache_count", "kernel/sched/cache.c", 90),
+                                ("dequeue_task_fair", "kernel/sched/fair.c", 80)],
           # The patches have moved the one, and changed the arguments of the other.
           "sched_idle_cpu": [("sched_idle_rq", "kernel/sched/sched.h", 6),
                              ("sched_idle_cpu", "kernel/sched/fair.c", 50)],
@@ -131,12 +135,14 @@ def test_one_access_in_our_code_counts(first, second):
 
 
 def test_mainline_alone_does_not_count():
-    """Nor does what the patches have moved, or what a line calls that they have changed."""
+    """Nor does what the patches have moved or renamed, or what a line calls that they have changed."""
     count, elsewhere = sort(report("update_rq_clock", "pick_eevdf") + UNKNOWN.format(first="pick_eevdf")
-                            + report("sched_idle_cpu", "select_task_rq_fair"))
+                            + report("sched_idle_cpu", "select_task_rq_fair")
+                            + report("dequeue_task_fair", "pick_eevdf"))
     assert not count
     assert elsewhere == ["data-race in update_rq_clock / pick_eevdf", "data-race in pick_eevdf+0x7c/0x150",
-                         "data-race in sched_idle_cpu / select_task_rq_fair"]
+                         "data-race in sched_idle_cpu / select_task_rq_fair",
+                         "data-race in dequeue_task_fair / pick_eevdf"]
 
 
 def test_an_unknown_origin_counts_in_our_lines():
