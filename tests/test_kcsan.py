@@ -161,6 +161,7 @@ def test_what_is_not_understood_counts():
     whole = report("update_rq_clock", "pick_eevdf")
     assert sort(report("update_rq_clock", "new_function"))[0]
     assert sort(whole[:whole.index(" read-write")])[0]
+    assert sort(whole[:whole.index(" read (marked)")])[0]
     warning = "[    5.100007] WARNING: CPU: 1 PID: 2 at x.c:3 y+0x1/0x2\n"
     broken = whole.replace("[    5.100007] ", warning + "[    5.100007] ")
     assert len(sort(broken)[0]) == 1
@@ -188,7 +189,7 @@ def test_functions_and_lines_come_from_the_build(monkeypatch, tmp_path):
     def sh(args, capture):
         asked.extend(args[6:])
         return SimpleNamespace(out="0xffffffff8100000f\ng\n/src/a.h:1 (discriminator 3)\nf.isra.0\n/src/kernel/a.c:2\n"
-                                   "0xffffffff8100020f\nf\n/src/kernel/b.c:3\n0xffffffff81000107\n??\n??:?\n")
+                                   "0xffffffff8100020f\nf\n/src/kernel/b.c:3\n0xffffffff81000107\n??\n??:0\n")
     monkeypatch.setattr(kcsan, "sh", sh)
     monkeypatch.setattr(kcsan, "git", lambda *_: SimpleNamespace(out=DIFF))
     monkeypatch.setattr(kernel, "source_dir", lambda which: "/src")

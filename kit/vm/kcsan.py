@@ -112,7 +112,7 @@ class Source:
         for line in lines:
             if re.fullmatch(r"0x[0-9a-f]+", line):
                 chain = chains.setdefault(int(line, 16), [])
-            elif match := re.match(r"(.*):(\d+)", next(lines)):
+            elif match := re.match(r"(?!\?\?)(.*):(\d+)", next(lines)):
                 chain.append((line.partition(".")[0], self._relative(match[1]), int(match[2])))
         return [[chains[address] for address in addresses if chains[address]] for addresses in wanted]
 
@@ -136,8 +136,9 @@ def sort(source, found):
             count.append(splat)
             continue
         known = [(access, places.get(access, [])) for access in reports[splat]]
+        whole = len(known) == (2 if " / " in title(splat) else 1)
         rest = "\n".join(line for line in splat.splitlines() if not _TITLE.match(splats.bare(line)))
-        if known and all(chains for _, chains in known) and not splats.find(rest) and not any(
+        if whole and all(chains for _, chains in known) and not splats.find(rest) and not any(
                 source.ours.has(chain) for _, chains in known for chain in chains):
             elsewhere.append(title(splat))
             continue
