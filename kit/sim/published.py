@@ -101,9 +101,8 @@ def _old(machine, groups, *features, limit=False, l2=0, ms="40:20"):
 
 # Of rows that need BUILD=validate.
 _NOT_RUN = "not run yet"
-# TTWU_QUEUE_L2 in results/NOTES.md has the figures.
-_NOT_SEEN = (": the locks of the runqueues are not contended here, where fewer than 0.2 of their lines move for "
-             "each message")
+_NOT_SEEN = (". The locks of the runqueues are hardly contended: in l2-65, the same workload for half the time, fewer "
+             "than 0.2 of their lines move for each message")
 _QUEUED = ("TTWU_QUEUE_L2", "TTWU_QUEUE_L2_ON_CPU")
 _LLC = "group of 16"
 

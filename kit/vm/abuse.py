@@ -2,9 +2,9 @@
 """make abuse: what can an unprivileged user do to the wakeups of others, and do the features give it more?
 
 In a guest, victims measure how late their threads wake up, while an attacker loads some CPUs (guest/abuse.c).
-Each attacker runs with all features off, with the default ones, and with all on, and then in the opposite order, in one boot.
-Harm is what both orders show; it is reported and is no failure. A failure is what was not measured, or a
-control that the measurement does not see.
+Each attacker runs with all features off, with the default ones, and with all on, and then in the opposite
+order, in one boot. Harm is what both orders show; it is reported and is no failure. A failure is what was
+not measured, or a control that the measurement does not see.
 """
 
 import re
