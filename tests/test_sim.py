@@ -166,8 +166,9 @@ def test_rate_is_of_the_time_asked_for(regions):
     for region, found in zip((short, long), figures):
         print(f"{region.value:.0f} messages/ms; {found}")
         assert region.value * found["time"] > found["wakeups"] / 2 > 8
-    # A tick may come in between.
-    assert figures[0]["time"] == pytest.approx(4, abs=1) and figures[1]["time"] == pytest.approx(8, abs=1)
+    # The thread that measures is not alone on its CPU: when it wakes up, three tasks a CPU may each run
+    # on to the next tick (4 ms) first.
+    assert 4 <= figures[0]["time"] < 4 + 12 and 8 <= figures[1]["time"] < 8 + 12
     assert long.value == pytest.approx(short.value, rel=0.3)
 
 
