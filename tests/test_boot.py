@@ -59,7 +59,7 @@ def not_here(m):
         reasons.append("a CPU of each cannot go offline")
     if m.name != demo.DEFAULT_MACHINE:
         # It depends on how often CPUs of another LLC become idle while a thread waits.
-        reasons.append("no CPU has tried to take a thread")
+        reasons.append("hardly a CPU has tried to take a thread")
     if one_thread:
         reasons.append("core scheduling needs CPUs with SMT")
     return reasons
