@@ -22,6 +22,15 @@ def test_dropped_options_are_listed():
     assert kernel.dropped(["CONFIG_A=y", "# CONFIG_A is not set"], "") == []
 
 
+def test_checks_that_only_the_stack_has_are_asked_of_it_only():
+    """Kconfig would drop them elsewhere, which is an error."""
+    for build in kernel.BUILDS:
+        own = {line for line in kernel.requested(kernel.named(build).fragments) if "SCHED_CACHE_DEBUG" in line
+               or "_KUNIT_TEST" in line}
+        other = kernel.requested(kernel.named(f"7.3/leave-llc/{build}").fragments)
+        assert bool(own) == (build in ("debug", "kasan", "kcsan", "race", "rt")) and not own & set(other)
+
+
 def test_fragments_are_clean(tmp_path):
     for name in (*kernel.BUILDS, "7.3/base", "7.3/nocache"):
         lines = kernel.requested(kernel.named(name).fragments)

@@ -98,9 +98,13 @@ class Kernel:
 
     @property
     def fragments(self) -> list[Path]:
-        """The configuration fragments, in the order in which they apply."""
-        return [CONFIGS / name for name in ("boot.config", f"{self.series.base}.config",
-                                            *BUILDS[self.build].fragments)]
+        """The configuration fragments, in the order in which they apply: each is followed by the base's own part
+        of it, such as 6.12-debug.config, if there is one."""
+        names = ["boot.config", f"{self.series.base}.config"]
+        for name in BUILDS[self.build].fragments:
+            own = f"{self.series.base}-{name}"
+            names += [name, own] if (CONFIGS / own).exists() else [name]
+        return [CONFIGS / name for name in names]
 
 
 def named(name) -> Kernel:
