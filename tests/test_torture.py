@@ -100,6 +100,21 @@ def test_bits_that_a_build_lacks_are_not_switched(monkeypatch):
     assert set(bits["debug"]) - set(bits["rt"]) == {"SCHED_CACHE_SAMPLE"}
 
 
+def test_mainline_has_the_bits_of_its_series(monkeypatch, tmp_path):
+    """A series for mainline: its bits only, and the guest is told not to ask for the stack's files."""
+    envs = {}
+    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: envs.update({build: env}))
+    header = tmp_path / "kernel/sched/features.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("SCHED_FEAT(SIS_FAST, false)\nSCHED_FEAT(TTWU_QUEUE_L2_ON_CPU, false)\n")
+    monkeypatch.setattr(kernel, "source_dir", lambda which: tmp_path)
+    for build in ("debug", "7.3/leave-llc/debug"):
+        torture.one(None, build, 1)
+    assert envs["7.3/leave-llc/debug"]["FEATURES"].split() == ["TTWU_QUEUE_L2_ON_CPU", "SIS_FAST",
+                                                               *torture.BASE_FEATURES]
+    assert "MAINLINE" in envs["7.3/leave-llc/debug"] and "MAINLINE" not in envs["debug"]
+
+
 def test_all_knobs_are_written():
     """The program has each knob of the documentation, with its range."""
     source = (GUEST / "torture/files.c").read_text()
