@@ -68,6 +68,7 @@ def test_version_names_build_and_tree(toy):
                      "base-offstack": f"-base-offstack-{tree}", "debug": f"-cachetopo-debug-{tree}",
                      "kasan": f"-cachetopo-kasan-{tree}", "host": f"-cachetopo-host-{tree}",
                      "kcsan": f"-cachetopo-kcsan-{tree}",
+                     "races": f"-cachetopo-races-{tree}",
                      "race": f"-cachetopo-race-{tree}", "rt": f"-cachetopo-rt-{tree}",
                      "validate": f"-validate-{tree}"}
     (toy.linux / "kernel/new.c").write_text("int new;\n")

@@ -49,6 +49,7 @@ BUILDS = {
     "kcsan": Build(True, ("stack.config", "kcsan.config"), "-cachetopo-kcsan-", ROOT / "kit/vm/kcsan.patch",
                    kcsan=True),
     "race": Build(True, ("stack.config", "race.config"), "-cachetopo-race-", parallel=True),
+    "races": Build(True, ("stack.config", "races.config"), "-cachetopo-races-", ROOT / "kit/vm/races.patch"),
     "rt": Build(True, ("stack.config", "rt.config", "faults.config"), "-cachetopo-rt-",
                 lacks=("SCHED_CACHE_SAMPLE",)),
     "host": Build(True, ("stack.config", "host.config"), "-cachetopo-host-"),
