@@ -2,6 +2,7 @@
 /*
  * torture run SEED SECONDS     do to the scheduler, all at once, what servers do to it, and worse
  * torture files SEED           write rubbish to the files that the patches add
+ * torture races SEED SECONDS CASE OUT  drive a known race; OUT is 1: with its protection taken out
  * torture memory SEED COUNT    start COUNT processes, fail allocations: is all memory given back?
  *
  * Each prints what it did as "# count NAME DONE REFUSED", what is wrong as "# wrong: ...", and
@@ -133,10 +134,12 @@ double now(void)
 	return time.tv_sec + time.tv_nsec / 1e9;
 }
 
-/* Wait until the condition holds, for 60 s of the guest's clock. */
+int patience = 60;
+
+/* Wait until the condition holds, for so many seconds of the guest's clock. */
 int wait_for(bool (*condition)(void), const char *what)
 {
-	for (int i = 0; i < 6000; i++) {
+	for (int i = 0; i < 100 * patience; i++) {
 		if (condition())
 			return 0;
 		usleep(10000);
@@ -145,7 +148,7 @@ int wait_for(bool (*condition)(void), const char *what)
 	return -1;
 }
 
-static pid_t start(const struct actor *actor, int number, int of_all)
+pid_t start(const char *name, void (*run)(int number), int number, int of_all)
 {
 	pid_t pid = fork();
 
@@ -154,9 +157,9 @@ static pid_t start(const struct actor *actor, int number, int of_all)
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	prctl(PR_SET_NAME, actor->name);
+	prctl(PR_SET_NAME, name);
 	seed(of_all);
-	actor->run(number);
+	run(number);
 	_exit(0);
 }
 
@@ -169,7 +172,7 @@ static int run(double seconds)
 	find_files();
 	for (size_t i = 0; i < ARRAY_SIZE(actors); i++) {
 		for (int j = 0; j < actors[i].processes; j++) {
-			pids[nr] = start(&actors[i], j, nr + 1);
+			pids[nr] = start(actors[i].name, actors[i].run, j, nr + 1);
 			nr++;
 		}
 	}
@@ -226,7 +229,7 @@ int main(int argc, char **argv)
 	if (argc == 2 && !strcmp(argv[1], "reached"))
 		return leaf_reached();
 	if (argc < 3)
-		errx(2, "usage: torture run|files|memory SEED [SECONDS|COUNT]");
+		errx(2, "usage: torture run|files|memory|races SEED [SECONDS|COUNT]...");
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	if (shared == MAP_FAILED)
@@ -241,6 +244,8 @@ int main(int argc, char **argv)
 		result = torture_files();
 	else if (!strcmp(argv[1], "memory") && argc == 4)
 		result = torture_memory(atoi(argv[3]));
+	else if (!strcmp(argv[1], "races") && argc == 6)
+		result = torture_races(atof(argv[3]), argv[4], argv[5]);
 	else
 		errx(2, "torture: no such part: %s", argv[1]);
 	print_counts();

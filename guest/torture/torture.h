@@ -69,8 +69,11 @@ void wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int read_file(const char *path, char *text, size_t size);
 int write_bytes(const char *path, const void *bytes, size_t length);
 int write_file(const char *path, const char *text);
+extern int patience;
 int wait_for(bool (*condition)(void), const char *what);
 double now(void);
+/* Fork a process that runs a function, with its number and with random numbers of its own. */
+pid_t start(const char *name, void (*run)(int number), int number, int of_all);
 
 /* tasks.c */
 int leaf(void);
@@ -99,5 +102,8 @@ int torture_files(void);
 /* memory.c */
 int leaf_reached(void);
 int torture_memory(int processes);
+
+/* races.c */
+int torture_races(double seconds, const char *name, const char *out);
 
 #endif
