@@ -35,6 +35,7 @@ tiers_shell := $(tiers_boot)
 tiers_selftest := $(tiers_boot)
 tiers_stress := $(tiers_boot)
 tiers_torture := $(tiers_boot)
+tiers_races := $(tiers_boot)
 tiers_abuse := $(tiers_boot)
 tiers_soak := $(tiers_boot)
 tiers_checks := tree kernel check cross
@@ -56,7 +57,7 @@ tiers_deps := $(tiers_test)
 TIERS := $(sort $(foreach goal,$(MAKECMDGOALS),$(tiers_$(goal))))
 
 .DEFAULT_GOAL := help
-.PHONY: help settings deps tree export refresh bundle kernel deb deb-test boot shell selftest stress torture abuse soak checks each-patch mail litmus \
+.PHONY: help settings deps tree export refresh bundle kernel deb deb-test boot shell selftest stress torture races abuse soak checks each-patch mail litmus \
 	bench-cost bench-host bench-host-dir calibrate report sim sim-all sim-validate test test-fast test-patches test-boot test-long \
 	clean distclean
 
@@ -84,7 +85,7 @@ refresh: deps ## move the series to the newest base, or to LINUX=, patch by patc
 bundle: deps ## the patches as one tarball in build/6.12/bundle, for patch, quilt, git am and git fetch
 	@$(KIT) bundle
 
-kernel: deps ## build a kernel: BUILD=stack, base (no patches), nocache, offstack, debug (lockdep), kasan, kcsan, race, rt or host
+kernel: deps ## build a kernel: BUILD=stack, base (no patches), nocache, offstack, debug (lockdep), kasan, kcsan, race, races, rt or host
 	@$(KIT) kernel
 
 deb: deps ## Debian packages of the patched kernel for hosts: CONFIG=cloud, generic or a .config (hours)
@@ -107,6 +108,9 @@ stress: deps ## toggle the features under load and CPU hotplug in the guest
 
 torture: deps ## all at once that could break the scheduler, in guests for MINUTES=, with SEED=
 	@$(KIT) torture
+
+races: deps ## each known race, with its protection and without: SEED=, CASES= names some
+	@$(KIT) races
 
 abuse: deps ## what an unprivileged user with THREADS= can do to the wakeups of others, features off and on
 	@$(KIT) abuse
@@ -166,7 +170,7 @@ test-long: deps ## soak and validation of the simulation (hours)
 	@$(KIT) test-long
 
 clean: ## remove what was built; the git tree and the downloads stay
-	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache offstack base-offstack debug kasan kcsan race rt host validate checks guest bundle deb *-types *.log) \
+	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache offstack base-offstack debug kasan kcsan race races rt host validate checks guest bundle deb *-types *.log) \
 		$(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it

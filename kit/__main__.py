@@ -25,6 +25,7 @@ COMMANDS = (
     ("selftest", "kit.vm.guest", "the series' kernel selftests in the guest"),
     ("stress", "kit.vm.guest", "toggle the features under load and CPU hotplug"),
     ("torture", "kit.vm.torture", "all at once that could break the scheduler, with random numbers"),
+    ("races", "kit.vm.races", "each known race, with the protection against it and without"),
     ("abuse", "kit.vm.abuse", "what an unprivileged user can do to the wakeups of others"),
     ("soak", "kit.vm.guest", "compare workloads with and without aggregation"),
     ("checks", "kit.stack.checks", "the checks of each patch and of the whole series"),

@@ -17,7 +17,7 @@ from kit.process import Error
 
 # The commands that use a git tree of the kernel, and of these the ones that build a kernel.
 TREE = ("base", "tree", "export", "refresh", "bundle", "kernel", "deb", "deb-test", "boot", "shell", "selftest", "stress", "torture",
-        "abuse", "soak", "checks", "each-patch", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
+        "races", "abuse", "soak", "checks", "each-patch", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
 GUEST = ("boot", "shell", "selftest", "stress", "torture", "abuse", "soak")
 TESTS = ("test", "test-fast", "test-patches", "test-boot", "test-long")
 # What a command-line variable of make's may be called that is no setting of the kit.
@@ -111,11 +111,11 @@ SETTINGS = (
             (*TREE, *TESTS)),
     Setting("LINUX", str, "", "kernel source to use as the base: a directory or tarball, from then on;"
             " 'debian' goes back to the pinned one", (*TREE, *TESTS)),
-    Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, offstack, base-offstack, debug, kasan, kcsan, race, rt,"
-            " host or validate; or one of another series, such as 7.3/base",
+    Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, offstack, base-offstack, debug, kasan, kcsan, race,"
+            " races, rt, host or validate; or one of another series, such as 7.3/base",
             ("kernel", "sim", *GUEST)),
     Setting("MACHINE", str, "two-ccx", "machine to emulate: a name from machines/ or a .toml file",
-            ("bench-cost", "each-patch", "sim", *GUEST)),
+            ("bench-cost", "each-patch", "sim", "races", *GUEST)),
     Setting("CONFIG", str, "generic", "configuration to package: Debian's cloud or generic one of 6.12, or a .config"
             " file such as /boot/config-$(uname -r)", ("deb", "deb-test")),
     Setting("PATCHES", words, (), "numbers of the patches to boot, such as '5 40..45' (default: all)",
@@ -123,7 +123,9 @@ SETTINGS = (
     Setting("MINUTES", number(1, 10_000), 5, "how long to boot one guest after the other, on this host's"
             " clock (default: 5)", ("torture",)),
     Setting("SEED", number(0, 2**32 - 1), None, "seed of the first guest; the next ones have SEED + 1, ..."
-            " (default: by chance)", ("torture",)),
+            " (default: by chance; races: 1)", ("torture", "races")),
+    Setting("CASES", words, (), "names of the known races to drive, as the table of make races has them (default: all)",
+            ("races",)),
     Setting("THREADS", number(1, 512), 0, "how many threads of each attacker compute at a time (default: half"
             " as many as the machine has CPUs)", ("abuse",)),
     Setting("COMPARE", str, "", "series whose unpatched kernel is measured beside ours (7.3)",
