@@ -53,7 +53,8 @@ CASES = {
     "on": Case("feature on, and exec or exit", "the RCU grace period before tasks have preferences", COUNTERS),
     "delayed": Case("queued delayed wakeup, and the end of the dequeue", "the wakeup of a task that has been dequeued",
                     LOST),
-    "state": Case("queued delayed wakeup, and schedule()", "the test of sched_delayed", LOST),
+    "state": Case("queued delayed wakeup, and schedule()", "the test of sched_delayed", LOST,
+                  "likely the CPU that the wakeup is left to does it in any state of the task"),
 }
 
 
