@@ -6,8 +6,9 @@ import re
 import pytest
 
 from kit import settings
-from kit.paths import ROOT
+from kit.paths import ROOT, SERIES
 from kit.process import Error
+from kit.stack import patches
 
 PAGES = [ROOT / "README.md", ROOT / "results/NOTES.md", *sorted((ROOT / "docs").glob("*.md"))]
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.M))
@@ -79,3 +80,11 @@ def test_wrong_links_and_commands_are_found():
     assert found == [["boot", "MACHINE=a", "BUILD=b"], ["bench-host", "WORKLOADS=x", "FROM=c"],
                      ["sim", "SEED=1"], ["nonsense"]]
     assert [bool(wrong(words)) for words in found] == [False, True, True, True]
+
+
+def test_the_cover_letter_lists_each_patch_once():
+    text = (SERIES.patches / "cover-letter.txt").read_text()
+    section = text.partition("\nPatches\n=======\n\n")[2].partition("\n\n")[0]
+    listed = re.findall(r"^ {1,2}(\d+)(?: - +(\d+))? ", section, re.MULTILINE)
+    numbers = [number for first, last in listed for number in range(int(first), int(last or first) + 1)]
+    assert numbers == list(range(1, len(patches.listed()) + 1))
