@@ -217,7 +217,7 @@ static const struct actor {
 	{ "partitions", run_partitions, 1 },
 };
 
-/* In the order of enum sched_race, which begins with RACE_NONE: the length of the window, and who drives it. */
+/* In the order of enum sched_race, which begins with RACE_NONE. us: the length of the window in us. */
 static const struct race {
 	const char *name, *us, *actors;
 } races[] = {

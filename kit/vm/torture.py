@@ -73,7 +73,7 @@ def bits(which) -> list[str]:
     """The bits of sched/features to switch in a kernel: ours and some of the base. A series for mainline has
     those of ours that it adds to features.h."""
     ours = [feature.name for feature in FEATURES if feature.name not in which.lacks]
-    if which.series.name != settings.default("SERIES"):
+    if which.series.setting:
         header = (kernel.source_dir(which) / "kernel/sched/features.h").read_text()
         ours = [name for name in ours if f"SCHED_FEAT({name}," in header]
     return [*ours, *BASE_FEATURES]
@@ -85,7 +85,7 @@ def one(m, build, seed, follow=None, seconds=None, processes=PROCESSES):
     which = kernel.named(build)
     seconds = seconds or (PARALLEL_SECONDS if which.parallel else SECONDS)
     env = {"SEED": seed, "SECONDS": seconds, "PROCESSES": processes, "FEATURES": " ".join(bits(which))}
-    if which.series.name != settings.default("SERIES"):
+    if which.series.setting:
         env["MAINLINE"] = 1
     return guest.run(m, build, "torture", env, timeout=TIMEOUT, follow=follow,
                      kernel_args=guest.COST_KERNEL_ARGS, qemu_extra=guest.repeatable(1))
