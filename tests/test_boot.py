@@ -43,13 +43,14 @@ def not_here(m):
         reasons.append("no three LLCs in a node")
     if len(llcs) > 4:
         reasons.append("more than 4 LLCs")
-    if m.numa_nodes == len(llcs):
-        reasons.append("it has a node of its own")
+    reasons.append("it has a node of its own" if m.numa_nodes == len(llcs) else "it has more LLCs")
     # Without SMT, an LLC is full with three quarters of its cores.
     one_thread = m.threads_per_core == 1 or m.nosmt
     room = m.cores_per_llc * (3 if one_thread else 4) // 4
     if room < 4:
         reasons.append(f"an LLC has {m.cores_per_llc} cores only")
+    if m.cores_per_llc < 5:
+        reasons.append("an LLC has few cores")
     if m.cores_per_llc < room + 2:
         reasons.append(f"room for all but {m.cores_per_llc - room} cores")
     if m.cores_per_llc < 3:
