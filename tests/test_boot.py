@@ -49,7 +49,7 @@ def not_here(m):
     room = m.cores_per_llc * (3 if one_thread else 4) // 4
     if room < 4:
         reasons.append(f"an LLC has {m.cores_per_llc} cores only")
-    if m.cores_per_llc < 5:
+    if m.cores_per_llc < 6:
         reasons.append("an LLC has few cores")
     if m.cores_per_llc < room + 2:
         reasons.append(f"room for all but {m.cores_per_llc - room} cores")
