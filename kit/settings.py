@@ -112,7 +112,7 @@ SETTINGS = (
     Setting("LINUX", str, "", "kernel source to use as the base: a directory or tarball, from then on;"
             " 'debian' goes back to the pinned one", (*TREE, *TESTS)),
     Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, offstack, base-offstack, debug, kasan, kcsan, race,"
-            " races, rt, host or validate; or one of another series, such as 7.3/base",
+            " races, rt, scx, host or validate; or one of another series, such as 7.3/base",
             ("kernel", "sim", *GUEST)),
     Setting("MACHINE", str, "two-ccx", "machine to emulate: a name from machines/ or a .toml file",
             ("bench-cost", "each-patch", "sim", "races", *GUEST)),

@@ -28,7 +28,7 @@ def test_checks_that_only_the_stack_has_are_asked_of_it_only():
         own = {line for line in kernel.requested(kernel.named(build).fragments) if "SCHED_CACHE_DEBUG" in line
                or "_KUNIT_TEST" in line}
         other = kernel.requested(kernel.named(f"7.3/leave-llc/{build}").fragments)
-        assert bool(own) == (build in ("debug", "kasan", "kcsan", "race", "races", "rt")) and not own & set(other)
+        assert bool(own) == (build in ("debug", "kasan", "kcsan", "race", "races", "rt", "scx")) and not own & set(other)
 
 
 def test_fragments_are_clean(tmp_path):
@@ -70,6 +70,7 @@ def test_version_names_build_and_tree(toy):
                      "kcsan": f"-cachetopo-kcsan-{tree}",
                      "races": f"-cachetopo-races-{tree}",
                      "race": f"-cachetopo-race-{tree}", "rt": f"-cachetopo-rt-{tree}",
+                     "scx": f"-cachetopo-scx-{tree}",
                      "validate": f"-validate-{tree}"}
     (toy.linux / "kernel/new.c").write_text("int new;\n")
     assert kernel.local_version(toy.linux, kernel.Kernel(toy.series, "stack")) == f"-cachetopo-{tree}-dirty"

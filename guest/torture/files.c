@@ -352,6 +352,21 @@ static bool llcs_as_before(void)
 	return !strcmp(text, llcs_before);
 }
 
+/* How many runnable tasks prefer an LLC: the sum of the last but one number of each line. */
+unsigned int nr_prefer(void)
+{
+	char text[4096], *at = text, *line;
+	unsigned int sum = 0;
+
+	read_llcs(text, sizeof(text));
+	/* A number is read up to the blank. "prefer" counts as 0. */
+	while ((line = strsep(&at, "\n")) && *line) {
+		*strrchr(line, ' ') = '\0';
+		sum += atoi(strrchr(line, ' ') + 1);
+	}
+	return sum;
+}
+
 /* Called without any process of several threads: the counters of preferences have to be 0. */
 void check_llcs(void)
 {

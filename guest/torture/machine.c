@@ -30,7 +30,7 @@ int cpus(void)
  */
 static int lock_file = -1;
 
-static void lock(bool on)
+void lock(bool on)
 {
 	struct flock range = { .l_type = on ? F_WRLCK : F_UNLCK, .l_whence = SEEK_SET };
 

@@ -190,10 +190,13 @@ static void churn_threads(void)
 
 void run_churn(int number)
 {
+	bool scx = has_scx();
 	pid_t pid;
 	int error;
 
 	while (!shared->stop) {
+		if (scx && !below(4))
+			scx_or_fair();
 		switch (below(number ? 6 : 5)) {
 		case 0:
 			pid = fork();
@@ -337,6 +340,8 @@ static void set_class(pid_t tid)
 	struct attributes attr = { .size = sizeof(attr) };
 
 	attr.policy = policies[below(ARRAY_SIZE(policies))];
+	if (has_scx() && below(2))
+		attr.policy = SCHED_EXT;
 	if (attr.policy == SCHED_FIFO || attr.policy == SCHED_RR)
 		attr.priority = 1 + below(99);
 	counted(OP_class, syscall(SYS_sched_setattr, tid, &attr, 0) ? errno : 0);
@@ -368,7 +373,7 @@ static void set_invalid(pid_t tid)
 		return;
 	switch (below(4)) {
 	case 0:
-		attr.policy = 7 + below(1000);
+		attr.policy = SCHED_EXT + 1 + below(999);
 		break;
 	case 1:
 		attr.flags = 1ull << (8 + below(56));

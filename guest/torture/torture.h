@@ -22,6 +22,10 @@
 #define CGROUP "/sys/fs/cgroup/"
 #define PROGRAM "/proc/self/exe"
 
+#ifndef SCHED_EXT
+#define SCHED_EXT 7
+#endif
+
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
 /* What is counted: each operation that was done, and those that the kernel refused as it may. */
@@ -34,7 +38,9 @@
 	X(invalid_partition) X(cgroup_made) X(cgroup_removed)                                     \
 	X(feature) X(invalid_feature) X(knob) X(invalid_knob) X(numa_balancing) X(schedstats)     \
 	X(trace_events) X(read) X(partial_read) X(raced_read) X(refused_open)                     \
-	X(process_with_threads) X(failed_allocation)
+	X(process_with_threads) X(failed_allocation)                                              \
+	X(scx_preferring) X(scx_full) X(scx_partial) X(scx_full_thread) X(scx_partial_thread) \
+	X(scx_sysrq) X(scx_stall) X(scx_gone)
 
 #define X(name) OP_##name,
 enum operation { OPERATIONS(X) NR_OPERATIONS };
@@ -53,6 +59,8 @@ struct shared {
 	/* The processes that are there all the time, and what is done to. */
 	atomic_int pids[NR_LOADS], tids[NR_LOADS][NR_LOAD_THREADS];
 	atomic_ulong turns[NR_LOADS][NR_PAIRS];
+	/* What the threads that compute beside a BPF scheduler are. */
+	atomic_int policy;
 };
 
 extern struct shared *shared;
@@ -86,6 +94,7 @@ pid_t process_with_threads(int threads);
 /* machine.c */
 void find_cpus(void);
 int cpus(void);
+void lock(bool on);
 void run_hotplug(int number);
 void run_cgroups(int number);
 void all_online(void);
@@ -96,8 +105,14 @@ void find_files(void);
 void run_knobs(int number);
 void run_readers(int number);
 void restore_files(void);
+unsigned int nr_prefer(void);
 void check_llcs(void);
 int torture_files(void);
+
+/* scx.c */
+bool has_scx(void);
+void scx_or_fair(void);
+void run_scx(int number);
 
 /* memory.c */
 int leaf_reached(void);

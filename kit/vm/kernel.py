@@ -52,6 +52,7 @@ BUILDS = {
     "races": Build(True, ("stack.config", "races.config"), "-cachetopo-races-", ROOT / "kit/vm/races.patch"),
     "rt": Build(True, ("stack.config", "rt.config", "faults.config"), "-cachetopo-rt-",
                 lacks=("SCHED_CACHE_SAMPLE",)),
+    "scx": Build(True, ("stack.config", "debug.config", "faults.config", "scx.config"), "-cachetopo-scx-"),
     "host": Build(True, ("stack.config", "host.config"), "-cachetopo-host-"),
     "validate": Build(True, ("stack.config",), "-validate-", ROOT / "kit/sim/validate.patch"),
 }
