@@ -37,6 +37,7 @@ tiers_stress := $(tiers_boot)
 tiers_torture := $(tiers_boot)
 tiers_races := $(tiers_boot)
 tiers_abuse := $(tiers_boot)
+tiers_irqsoff := $(tiers_boot)
 tiers_soak := $(tiers_boot)
 tiers_checks := tree kernel check cross
 tiers_each-patch := $(tiers_boot)
@@ -57,7 +58,7 @@ tiers_deps := $(tiers_test)
 TIERS := $(sort $(foreach goal,$(MAKECMDGOALS),$(tiers_$(goal))))
 
 .DEFAULT_GOAL := help
-.PHONY: help settings deps tree export refresh bundle kernel deb deb-test boot shell selftest stress torture races abuse soak checks each-patch mail litmus \
+.PHONY: help settings deps tree export refresh bundle kernel deb deb-test boot shell selftest stress torture races abuse irqsoff soak checks each-patch mail litmus \
 	bench-cost bench-host bench-host-dir calibrate report sim sim-all sim-validate test test-fast test-patches test-boot test-long \
 	clean distclean
 
@@ -114,6 +115,9 @@ races: deps ## each known race, with its protection and without: SEED=, CASES= n
 
 abuse: deps ## what an unprivileged user with THREADS= can do to the wakeups of others, features off and on
 	@$(KIT) abuse
+
+irqsoff: deps ## the longest sections with interrupts off, without the patches and with them, features off and on
+	@$(KIT) irqsoff
 
 soak: deps ## workloads with and without aggregation in the guest, and 5 minutes of steady state
 	@$(KIT) soak
@@ -174,5 +178,5 @@ clean: ## remove what was built; the git tree and the downloads stay
 		$(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it
-	rm -rf $(addprefix $(OUT)/,[0-9]* each base b4 b4.lock ccache qemu qemu.lock herd herd.lock results profile.so \
-		bench-host calibrate machines schbench workload sim.so sim.lock sim-all sim-all.lock) $(OUT)/profile-*
+	rm -rf $(addprefix $(OUT)/,[0-9]* each base b4 b4.lock ccache qemu qemu.lock herd herd.lock results profile.so irqsoff.so \
+		bench-host calibrate machines schbench workload sim.so sim.lock sim-all sim-all.lock) $(OUT)/profile-* $(OUT)/irqsoff-*

@@ -27,6 +27,7 @@ COMMANDS = (
     ("torture", "kit.vm.torture", "all at once that could break the scheduler, with random numbers"),
     ("races", "kit.vm.races", "each known race, with the protection against it and without"),
     ("abuse", "kit.vm.abuse", "what an unprivileged user can do to the wakeups of others"),
+    ("irqsoff", "kit.cost.irqsoff", "the longest sections with interrupts off, without the patches and with them"),
     ("soak", "kit.vm.guest", "compare workloads with and without aggregation"),
     ("checks", "kit.stack.checks", "the checks of each patch and of the whole series"),
     ("each-patch", "kit.stack.each", "build and boot each patch with the selftests that exist by then"),

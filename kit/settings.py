@@ -17,7 +17,7 @@ from kit.process import Error
 
 # The commands that use a git tree of the kernel, and of these the ones that build a kernel.
 TREE = ("base", "tree", "export", "refresh", "bundle", "kernel", "deb", "deb-test", "boot", "shell", "selftest", "stress", "torture",
-        "races", "abuse", "soak", "checks", "each-patch", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
+        "races", "abuse", "soak", "irqsoff", "checks", "each-patch", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
 GUEST = ("boot", "shell", "selftest", "stress", "torture", "abuse", "soak")
 TESTS = ("test", "test-fast", "test-patches", "test-boot", "test-long")
 # What a command-line variable of make's may be called that is no setting of the kit.
@@ -115,7 +115,7 @@ SETTINGS = (
             " races, rt, scx, host or validate; or one of another series, such as 7.3/base",
             ("kernel", "sim", *GUEST)),
     Setting("MACHINE", str, "two-ccx", "machine to emulate: a name from machines/ or a .toml file",
-            ("bench-cost", "each-patch", "sim", "races", *GUEST)),
+            ("bench-cost", "each-patch", "sim", "races", "irqsoff", *GUEST)),
     Setting("CONFIG", str, "generic", "configuration to package: Debian's cloud or generic one of 6.12, or a .config"
             " file such as /boot/config-$(uname -r)", ("deb", "deb-test")),
     Setting("PATCHES", words, (), "numbers of the patches to boot, such as '5 40..45' (default: all)",
@@ -123,7 +123,7 @@ SETTINGS = (
     Setting("MINUTES", number(1, 10_000), 5, "how long to boot one guest after the other, on this host's"
             " clock (default: 5)", ("torture",)),
     Setting("SEED", number(0, 2**32 - 1), None, "seed of the first guest; the next ones have SEED + 1, ..."
-            " (default: by chance; races: 1)", ("torture", "races")),
+            " (default: by chance; races and irqsoff: 1)", ("torture", "races", "irqsoff")),
     Setting("CASES", words, (), "names of the known races to drive, as the table of make races has them (default: all)",
             ("races",)),
     Setting("THREADS", number(1, 512), 0, "how many threads of each attacker compute at a time (default: half"

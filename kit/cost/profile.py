@@ -19,13 +19,13 @@ KERNEL_HALF = 1 << 63
 SHOWN = 30
 
 
-def plugin():
-    """Compile the plugin for QEMU, if it changed; its path."""
-    path = BUILD / "profile.so"
-    if not path.exists() or path.stat().st_mtime < SOURCE.stat().st_mtime:
+def plugin(source=SOURCE):
+    """Compile a plugin for QEMU, if it changed; its path."""
+    path = BUILD / f"{source.stem}.so"
+    if not path.exists() or path.stat().st_mtime < source.stat().st_mtime:
         path.parent.mkdir(parents=True, exist_ok=True)
         sh(["gcc", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-fvisibility=hidden", "-o", path,
-            SOURCE], timeout=120, capture=True)
+            source], timeout=120, capture=True)
     return path
 
 
