@@ -56,6 +56,7 @@ def not_here(m):
     if m.cores_per_llc < 3:
         # 80 % of the cores are less than two threads.
         reasons.append(f"LLC 0 has {m.cores_per_llc} cores")
+    # 17 runqueues, more than a pass tries, and one behind them.
     if len(active) - len(active) // m.numa_nodes < 18:
         reasons.append("no other node of so many CPUs")
     if len(groups) == 1:
