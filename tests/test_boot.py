@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from kit import demo
-from kit.vm import guest, kernel, ktap, machine, torture
+from kit.vm import guest, kernel, ktap, machine, programs, torture
 
 pytestmark = pytest.mark.boot
 
@@ -153,7 +153,8 @@ def test_torture_with_lockdep():
     """All that servers do to the scheduler at once, for a short time, in a kernel with lockdep. In CI it
     replaces `make stress`, whose bits are switched here, too."""
     kernel.build("debug")
-    result = torture.one(machine.load(demo.DEFAULT_MACHINE), "debug", seed=1, seconds=5, processes=100)
+    result = torture.one(machine.load(demo.DEFAULT_MACHINE), "debug", seed=1, seconds=5, processes=100,
+                         files=programs.files("debug"))
     totals = torture.Totals()
     totals.add(result)
     print(*totals.lines(), sep="\n")
@@ -162,3 +163,4 @@ def test_torture_with_lockdep():
     assert all(totals.counts.get(name, (0, 0))[0] for name in (
         "exec", "clone_vm", "slice", "cpu_online", "feature", "knob", "invalid_knob", "process_with_threads",
         "failed_allocation"))
+    assert any(totals.counts.get(name, (0, 0))[0] for name in ("stress_ng", "rt_tests", "selftest"))

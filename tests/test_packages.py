@@ -110,7 +110,7 @@ def test_system_without_apt(system, programs):
 def test_unknown_tier(system):
     status, said, calls = system("boat")
     assert status == 1 and calls == []
-    assert "no tier boat; there are: tree kernel boot report sim" in said
+    assert "no tier boat; there are: tree kernel boot torture report sim" in said
 
 
 @pytest.mark.parametrize("target", sorted(NOT_FOR))

@@ -2,15 +2,16 @@
 """make torture without guests: which guests run with which seeds, and what is made of what they print."""
 
 import re
+import shutil
 from types import SimpleNamespace
 
 import pytest
 
 from kit import settings
 from kit.paths import GUEST
-from kit.process import Error
+from kit.process import Error, sh
 from kit.results import blocks
-from kit.vm import guest, kernel, machine, qemu, torture
+from kit.vm import guest, kernel, machine, programs, qemu, torture
 
 GOOD = """TAP version 13
 1..2
@@ -39,11 +40,13 @@ def guests(monkeypatch):
     made, clock = Guests(), [0.0]
     made.seeds = []
 
-    def one(m, build, seed, follow=None):
+    def one(m, build, seed, follow=None, files=None):
+        assert files == {"programs/list": "list"}
         made.seeds.append(seed)
         clock[0] += 60
         return made.pop(0)
     monkeypatch.setattr(torture, "one", one)
+    monkeypatch.setattr(programs, "files", lambda build: {"programs/list": "list"})
     monkeypatch.setattr(torture.time, "monotonic", lambda: clock[0])
     return made
 
@@ -123,6 +126,60 @@ def test_all_knobs_are_written():
     for knob, span, *_ in rows:
         low, high = re.match(r"(\d+)(?: to |, )(\d+)", span).groups()
         assert f'KNOBS "{knob.strip("`")}", {low}, {high} }}' in source
+
+
+@pytest.fixture
+def selftests(monkeypatch, tmp_path):
+    """Selftests that are not built: each is a copy of true. Returns their directory."""
+    for _, directory, line in [*programs.SELFTESTS, ("", "rseq", "librseq.so")]:
+        there = tmp_path / "installed" / directory / line.split()[0]
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy("/bin/true", there)
+    monkeypatch.setattr(programs, "_selftests", lambda build, out: tmp_path / "installed")
+    monkeypatch.setattr(programs.initramfs, "work_of", lambda build: tmp_path)
+    (tmp_path / "programs").mkdir()
+    return tmp_path / "installed"
+
+
+def test_the_guest_can_read_the_list_of_programs(selftests):
+    source = (GUEST / "torture/programs.c").read_text()
+    words, lines = (int(re.search(rf"#define {name} (\d+)", source)[1]) for name in ("NR_WORDS", "NR_LINES"))
+    text, copy = (int(re.search(rf"\b{name}\[(\d+)\]", source)[1]) for name in ("text", "copy"))
+    kinds = set(re.findall(r'\{ "(\w+)", OP_', source))
+    files = programs.files("debug")
+    listed = files["programs/list"].read_text().splitlines()
+    assert len(listed) <= lines and {line.split(" ")[0] for line in listed} == kinds
+    assert files["programs/list"].stat().st_size < text - 1 and max(map(len, listed)) < copy
+    for line in listed:
+        _, directory, *command = line.split(" ")
+        assert len(command) <= words and "" not in command
+        path = command[0] if directory == "/tmp" else f"{directory}/{command[0].removeprefix('./')}"
+        assert path.lstrip("/") in files
+
+
+def test_each_stressor_does_something():
+    """stress-ng exits with 0 if it knows a stressor and does not run it, as some as root."""
+    for command in programs.stressors():
+        done = sh([*command.split(), "--dry-run"], capture=True)
+        assert "skipping" not in done.out and "No stress workers" not in done.out, command
+
+
+def test_programs_come_with_their_libraries(selftests):
+    files = programs.files("debug")
+    assert {"usr/bin/stress-ng", "usr/bin/cyclictest", "lib64/ld-linux-x86-64.so.2"} <= set(files)
+    assert any(name.endswith("/libnuma.so.1") for name in files)
+
+
+def test_a_missing_program_is_named(selftests, monkeypatch):
+    monkeypatch.setattr(programs.shutil, "which", lambda name: None)
+    with pytest.raises(Error, match="stress-ng is not installed: .*make deps TIERS=torture"):
+        programs.files("debug")
+
+
+def test_a_missing_selftest_is_named(selftests):
+    (selftests / "cgroup/test_cpuset").unlink()
+    with pytest.raises(Error, match="BUILD=debug has no selftest cgroup/test_cpuset"):
+        programs.files("debug")
 
 
 def test_settings():

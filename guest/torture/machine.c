@@ -25,8 +25,9 @@ int cpus(void)
 
 /*
  * Not both at a time: CPUs that go offline, and a process that is moved to another cgroup. The base
- * warns in cpuset_attach_task() if the cpuset's last CPU goes offline meanwhile. A lock of fcntl()
- * belongs to a process, also on a file that was inherited.
+ * warns in cpuset_attach_task() if the cpuset's last CPU goes offline meanwhile, and if a task is moved to
+ * the root which sched_setaffinity() has left with CPUs that are offline. A lock of fcntl() belongs
+ * to a process, also on a file that was inherited.
  */
 static int lock_file = -1;
 
@@ -99,17 +100,37 @@ static void all_back(void)
 		set_online(cpu, true);
 }
 
+/* Whether they are; found: 4096 bytes, which CPUs are. A CPU that was offline at the start is not known. */
+static bool are_all_online(char *found)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "0-%d\n", nr_cpus - 1);
+	return read_file(CPU_DIR "online", found, 4096) > 0 && (nr_cpus == 1 || !strcmp(found, text));
+}
+
 void all_online(void)
 {
-	char text[4096];
-
-	all_back();
-	snprintf(text, sizeof(text), "0-%d\n", nr_cpus - 1);
 	char found[4096];
 
-	if (nr_cpus > 1 && (read_file(CPU_DIR "online", found, sizeof(found)) < 0 ||
-			    strcmp(found, text)))
+	all_back();
+	if (!are_all_online(found))
 		wrong("online CPUs are %s", found);
+}
+
+/* Write a process to the root's cgroup.procs, 0 or -errno; -EAGAIN if a CPU has gone offline again. */
+static int move_to_root(const char *pid)
+{
+	char found[4096];
+	int result = -EAGAIN;
+
+	if (!are_all_online(found))
+		all_back();
+	lock(true);
+	if (are_all_online(found))
+		result = write_file(CGROUP "cgroup.procs", pid);
+	lock(false);
+	return result;
 }
 
 void run_hotplug(int number)
@@ -183,9 +204,12 @@ static void move(int group)
 		return;
 	snprintf(pid, sizeof(pid), "%d", of);
 	/* ENOENT: there is no such group. ENOSPC: it has no CPUs. */
+	if (group < 0) {
+		counted(OP_cgroup_move, -move_to_root(pid));
+		return;
+	}
 	lock(true);
-	counted(OP_cgroup_move, -write_file(group < 0 ? CGROUP "cgroup.procs" :
-							group_file(group, "cgroup.procs"), pid));
+	counted(OP_cgroup_move, -write_file(group_file(group, "cgroup.procs"), pid));
 	lock(false);
 }
 
@@ -246,12 +270,10 @@ static void empty(int group)
 
 	if (read_file(group_file(group, "cgroup.procs"), pids, sizeof(pids)) <= 0)
 		return;
-	lock(true);
 	while ((pid = strsep(&at, "\n"))) {
 		if (*pid)
-			write_file(CGROUP "cgroup.procs", pid);
+			move_to_root(pid);
 	}
-	lock(false);
 }
 
 static void change_group(int group)

@@ -41,6 +41,7 @@ static const struct actor {
 	{ "attributes", run_attributes, 1 }, { "hotplug", run_hotplug, 1 },
 	{ "cgroups", run_cgroups, 1 },	   { "knobs", run_knobs, 1 },
 	{ "readers", run_readers, 1 },	   { "scx", run_scx, 1 },
+	{ "programs", run_programs, 1 },
 };
 
 /* Sebastiano Vigna's splitmix64: each state gives one number, so any seed is as good as another. */
@@ -172,7 +173,8 @@ static int run(double seconds)
 	find_files();
 	for (size_t i = 0; i < ARRAY_SIZE(actors); i++) {
 		for (int j = 0; j < actors[i].processes; j++) {
-			if (actors[i].run == run_scx && !has_scx())
+			if ((actors[i].run == run_scx && !has_scx()) ||
+			    (actors[i].run == run_programs && !has_programs()))
 				continue;
 			pids[nr] = start(actors[i].name, actors[i].run, j, nr + 1);
 			nr++;

@@ -160,9 +160,15 @@ static void churn_threads(void)
 	}
 	unsigned int cookie = below(4), clones = below(3), delay = below(2000);
 
+	/*
+	 * With a cookie, only its own threads may run beside it on a core. In the base, pick_next_task()
+	 * then takes a CPU that comes online for one of the core before sched_core_cpu_starting() has made
+	 * it one, and updates its clock without its lock.
+	 */
+	if (!cookie)
+		lock(true);
 	pid = fork();
 	if (!pid) {
-		/* With a cookie, only its own threads may run beside it on a core. */
 		if (!cookie)
 			counted(OP_core_cookie, prctl(CORE_SCHED, CORE_SCHED_CREATE, 0,
 						      CORE_SCHED_GROUP, 0) ? errno : 0);
@@ -186,6 +192,11 @@ static void churn_threads(void)
 		kill(pid, SIGKILL);
 	}
 	wait_child(pid, how, how == OP_kill);
+	if (!cookie) {
+		/* Core scheduling ends in a work item. */
+		usleep(20000);
+		lock(false);
+	}
 }
 
 void run_churn(int number)

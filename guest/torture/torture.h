@@ -40,7 +40,8 @@
 	X(trace_events) X(read) X(partial_read) X(raced_read) X(refused_open)                     \
 	X(process_with_threads) X(failed_allocation)                                              \
 	X(scx_preferring) X(scx_full) X(scx_partial) X(scx_full_thread) X(scx_partial_thread) \
-	X(scx_sysrq) X(scx_stall) X(scx_gone)
+	X(scx_sysrq) X(scx_stall) X(scx_gone)                                                     \
+	X(stress_ng) X(rt_tests) X(selftest)
 
 #define X(name) OP_##name,
 enum operation { OPERATIONS(X) NR_OPERATIONS };
@@ -113,6 +114,10 @@ int torture_files(void);
 bool has_scx(void);
 void scx_or_fair(void);
 void run_scx(int number);
+
+/* programs.c */
+bool has_programs(void);
+void run_programs(int number);
 
 /* memory.c */
 int leaf_reached(void);

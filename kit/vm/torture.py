@@ -2,9 +2,10 @@
 """make torture: do to the patched kernel, in one guest after the other, all at once what servers do to it,
 and worse.
 
-Each guest gets a seed of its own. Nothing in it comes from the host: the same seed, kernel and machine repeat
-all that happened, so that what one guest finds is found again by giving its seed. With BUILD=race, CPUs run in
-parallel and by the clock of the host, so that a seed repeats only what the programs try.
+Each guest gets a seed of its own. Nothing in it comes from the host but the programs of programs.py: the same seed,
+kernel, machine and packages repeat all that happened, so that what one guest finds is found again by giving its
+seed. With BUILD=race, CPUs run in parallel and by the clock of the host, so that a seed repeats only what the
+programs try.
 """
 
 import random
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from kit import settings
 from kit.features import FEATURES
 from kit.process import say
-from kit.vm import guest, kcsan, kernel, ktap, machine
+from kit.vm import guest, kcsan, kernel, ktap, machine, programs
 
 # Of the guest's clock, in each guest: enough for each operation to happen, and short enough that little
 # has to be repeated to see again what was found.
@@ -79,24 +80,24 @@ def bits(which) -> list[str]:
     return [*ours, *BASE_FEATURES]
 
 
-def one(m, build, seed, follow=None, seconds=None, processes=PROCESSES):
+def one(m, build, seed, follow=None, seconds=None, processes=PROCESSES, files=None):
     """Torture a kernel in one guest on a Machine; return a guest.Result. seconds: of the guest's clock,
-    by default as many as the build needs."""
+    by default as many as the build needs; files: those of programs.files(), to run them too."""
     which = kernel.named(build)
     seconds = seconds or (PARALLEL_SECONDS if which.parallel else SECONDS)
     env = {"SEED": seed, "SECONDS": seconds, "PROCESSES": processes, "FEATURES": " ".join(bits(which))}
     if which.series.setting:
         env["MAINLINE"] = 1
     return guest.run(m, build, "torture", env, timeout=TIMEOUT, follow=follow,
-                     kernel_args=guest.COST_KERNEL_ARGS, qemu_extra=guest.repeatable(1))
+                     kernel_args=guest.COST_KERNEL_ARGS, qemu_extra=guest.repeatable(1), files=files)
 
 
 def run(m, build, seed, minutes, follow=None):
     """Torture a kernel in guests with the seeds `seed`, `seed` + 1, ..., until so many minutes have
     passed, or one of them finds something; return the Totals."""
-    totals, begin = Totals(), time.monotonic()
+    totals, files, begin = Totals(), programs.files(build), time.monotonic()
     while not totals.guests or time.monotonic() - begin < 60 * minutes:
-        result = one(m, build, seed + totals.guests, follow)
+        result = one(m, build, seed + totals.guests, follow, files=files)
         failures = totals.add(result)
         say(f"torture: SEED={seed + totals.guests - 1}: {result.seconds:.0f} s,"
             f" {'FAILED' if failures else 'passed'}")
