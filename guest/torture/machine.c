@@ -26,8 +26,8 @@ int cpus(void)
 /*
  * Not both at a time: CPUs that go offline, and a process that is moved to another cgroup. The base
  * warns in cpuset_attach_task() if the cpuset's last CPU goes offline meanwhile, and if a task is moved to
- * the root which sched_setaffinity() has left with CPUs that are offline. A lock of fcntl() belongs
- * to a process, also on a file that was inherited.
+ * the root after sched_setaffinity() has left it only CPUs that are offline. A lock of fcntl()
+ * belongs to a process, also on a file that was inherited.
  */
 static int lock_file = -1;
 
@@ -100,7 +100,7 @@ static void all_back(void)
 		set_online(cpu, true);
 }
 
-/* Whether they are; found: 4096 bytes, which CPUs are. A CPU that was offline at the start is not known. */
+/* Whether all CPUs are online that were so at the start. found: gets those that are, at most 4096 bytes. */
 static bool are_all_online(char *found)
 {
 	char text[64];

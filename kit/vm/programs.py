@@ -50,7 +50,8 @@ def files(build):
     lines = [f"stress_ng /tmp {line}" for line in stressors()]
     lines += [f"rt_tests /tmp {_program(line.split()[0])} {line.split(maxsplit=1)[1]}" for line in RT_TESTS]
     lines += [f"{kind} /programs/{directory} ./{line}" for kind, directory, line in SELFTESTS]
-    found = {str(path).lstrip("/"): path for path in {Path(line.split()[2]) for line in lines if " /tmp " in line}}
+    # In the same order in each run: it decides where the guest's memory has what.
+    found = {path.lstrip("/"): Path(path) for path in sorted({line.split()[2] for line in lines if " /tmp " in line})}
     out = initramfs.work_of(build) / "programs"
     with lock(out.with_name("programs.lock")):
         selftests = _selftests(build, out)
