@@ -92,14 +92,15 @@ def compiled(source, out):
     return program
 
 
-def install_selftests(build, out):
-    """Build the kernel selftests that the series changes below `out`; return the directory with them."""
+def install_selftests(build, out, targets=("sched",), words=("USERLDFLAGS=-static",)):
+    """Build kernel selftests below `out`, by default those that the series changes; return the directory with them.
+    targets: directories of tools/testing/selftests; words: further arguments for make."""
     installed = out / "selftests"
     shutil.rmtree(installed, ignore_errors=True)
     log = out / "selftests.log"
     log.unlink(missing_ok=True)
     sh(["make", "-C", kernel.source_dir(kernel.named(build)) / "tools/testing/selftests", f"O={out}",
-        "TARGETS=sched", "FORCE_TARGETS=1", "USERLDFLAGS=-static", f"INSTALL_PATH={installed}",
+        f"TARGETS={' '.join(targets)}", "FORCE_TARGETS=1", *words, f"INSTALL_PATH={installed}",
         "install"], log=log, timeout=300)
     return installed
 

@@ -75,16 +75,11 @@ def _program(name):
 
 def _selftests(build, out):
     """Build and install the kernel's selftests; return the directory with them."""
-    source, installed = kernel.source_dir(kernel.named(build)), out / "installed"
     out.mkdir(parents=True, exist_ok=True)
-    log = out / "log"
-    log.unlink(missing_ok=True)
     # Debian's headers are older than the tests.
-    sh(["make", "-s", "-C", source, f"O={out}/headers", "ARCH=x86", "headers"], log=log, timeout=TIMEOUT)
-    sh(["make", "-s", "-C", source / "tools/testing/selftests", f"O={out}", f"TARGETS={' '.join(TARGETS)}",
-        "FORCE_TARGETS=1", f"KHDR_INCLUDES=-isystem {out}/headers/usr/include", f"INSTALL_PATH={installed}",
-        "install"], log=log, timeout=TIMEOUT)
-    return installed
+    sh(["make", "-s", "-C", kernel.source_dir(kernel.named(build)), f"O={out}/headers", "ARCH=x86", "headers"],
+       log=out / "headers.log", timeout=TIMEOUT)
+    return initramfs.install_selftests(build, out, TARGETS, (f"KHDR_INCLUDES=-isystem {out}/headers/usr/include",))
 
 
 def _libraries(programs):
