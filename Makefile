@@ -86,7 +86,7 @@ refresh: deps ## move the series to the newest base, or to LINUX=, patch by patc
 bundle: deps ## the patches as one tarball in build/6.12/bundle, for patch, quilt, git am and git fetch
 	@$(KIT) bundle
 
-kernel: deps ## build a kernel: BUILD=stack, base (no patches), nocache, offstack, debug (lockdep), kasan, kcsan, race, races, rt, scx or host
+kernel: deps ## build a kernel: BUILD=stack, base (no patches), nocache, offstack, debug (lockdep), kasan, kcsan, leak, race, races, rt, scx or host
 	@$(KIT) kernel
 
 deb: deps ## Debian packages of the patched kernel for hosts: CONFIG=cloud, generic or a .config (hours)
@@ -174,7 +174,7 @@ test-long: deps ## soak and validation of the simulation (hours)
 	@$(KIT) test-long
 
 clean: ## remove what was built; the git tree and the downloads stay
-	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache offstack base-offstack debug kasan kcsan race races rt scx host validate checks guest bundle deb *-types *.log) \
+	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache offstack base-offstack debug kasan kcsan leak race races rt scx host validate checks guest bundle deb *-types *.log) \
 		$(OUT)/pycache $(OUT)/pytest
 
 distclean: clean ## remove all that was made in build/, the git tree with it

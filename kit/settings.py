@@ -111,8 +111,8 @@ SETTINGS = (
             (*TREE, *TESTS)),
     Setting("LINUX", str, "", "kernel source to use as the base: a directory or tarball, from then on;"
             " 'debian' goes back to the pinned one", (*TREE, *TESTS)),
-    Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, offstack, base-offstack, debug, kasan, kcsan, race,"
-            " races, rt, scx, host or validate; or one of another series, such as 7.3/base",
+    Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, offstack, base-offstack, debug, kasan, kcsan, leak,"
+            " race, races, rt, scx, host or validate; or one of another series, such as 7.3/base",
             ("kernel", "sim", *GUEST)),
     Setting("MACHINE", str, "two-ccx", "machine to emulate: a name from machines/ or a .toml file",
             ("bench-cost", "each-patch", "sim", "races", "irqsoff", *GUEST)),
@@ -124,6 +124,8 @@ SETTINGS = (
             " clock (default: 5)", ("torture",)),
     Setting("SEED", number(0, 2**32 - 1), None, "seed of the first guest; the next ones have SEED + 1, ..."
             " (default: by chance; races and irqsoff: 1)", ("torture", "races", "irqsoff")),
+    Setting("PROCESSES", number(1, 1_000_000), 500, "processes with threads in each guest, before its memory is looked"
+            " at (default: 500)", ("torture",)),
     Setting("CASES", words, (), "names of the known races to drive, as the table of make races has them (default: all)",
             ("races",)),
     Setting("THREADS", number(1, 512), 0, "how many threads of each attacker compute at a time (default: half"

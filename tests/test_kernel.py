@@ -28,7 +28,8 @@ def test_checks_that_only_the_stack_has_are_asked_of_it_only():
         own = {line for line in kernel.requested(kernel.named(build).fragments) if "SCHED_CACHE_DEBUG" in line
                or "_KUNIT_TEST" in line}
         other = kernel.requested(kernel.named(f"7.3/leave-llc/{build}").fragments)
-        assert bool(own) == (build in ("debug", "kasan", "kcsan", "race", "races", "rt", "scx")) and not own & set(other)
+        checked = ("debug", "kasan", "kcsan", "leak", "race", "races", "rt", "scx")
+        assert bool(own) == (build in checked) and not own & set(other)
 
 
 def test_fragments_are_clean(tmp_path):
@@ -67,7 +68,7 @@ def test_version_names_build_and_tree(toy):
                      "nocache": f"-nocache-{tree}", "offstack": f"-cachetopo-offstack-{tree}",
                      "base-offstack": f"-base-offstack-{tree}", "debug": f"-cachetopo-debug-{tree}",
                      "kasan": f"-cachetopo-kasan-{tree}", "host": f"-cachetopo-host-{tree}",
-                     "kcsan": f"-cachetopo-kcsan-{tree}",
+                     "kcsan": f"-cachetopo-kcsan-{tree}", "leak": f"-cachetopo-leak-{tree}",
                      "races": f"-cachetopo-races-{tree}",
                      "race": f"-cachetopo-race-{tree}", "rt": f"-cachetopo-rt-{tree}",
                      "scx": f"-cachetopo-scx-{tree}",

@@ -56,6 +56,15 @@ def test_torture(build):
     assert not totals.failures, "\n".join(totals.failures)
 
 
+def test_memory_of_many_processes():
+    """kmemleak finds nothing after 100,000 processes with threads."""
+    kernel.build("leak")
+    totals = torture.Totals()
+    totals.add(torture.one(machine.load(demo.DEFAULT_MACHINE), "leak", 1, processes=100_000))
+    assert not totals.failures, "\n".join(totals.failures)
+    assert totals.counts["process_with_threads"][0] >= 100_000
+
+
 def test_selftests_with_the_options_of_a_host():
     """The selftests in a kernel with BUILD=host."""
     kernel.build("host")

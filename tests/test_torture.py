@@ -95,6 +95,17 @@ def test_parallel_guests_run_for_longer(monkeypatch):
     assert took == {"debug": torture.SECONDS, "race": torture.PARALLEL_SECONDS}
 
 
+def test_many_processes_may_take_long(monkeypatch):
+    """PROCESSES= reaches the guest, which is given the time for them."""
+    took = {}
+    monkeypatch.setattr(guest, "run", lambda m, build, job, env, timeout, **rest: took.update(
+        {env["PROCESSES"]: timeout}))
+    torture.one(None, "leak", 1)
+    monkeypatch.setenv("PROCESSES", "100000")
+    torture.one(None, "leak", 1)
+    assert took == {500: torture.TIMEOUT, 100_000: 25_000}
+
+
 def test_bits_that_a_build_lacks_are_not_switched(monkeypatch):
     bits = {}
     monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: bits.update({build: env["FEATURES"].split()}))

@@ -48,6 +48,7 @@ BUILDS = {
     "kasan": Build(True, ("stack.config", "kasan.config", "faults.config"), "-cachetopo-kasan-"),
     "kcsan": Build(True, ("stack.config", "kcsan.config"), "-cachetopo-kcsan-", ROOT / "kit/vm/kcsan.patch",
                    kcsan=True),
+    "leak": Build(True, ("stack.config", "leak.config", "faults.config"), "-cachetopo-leak-"),
     "race": Build(True, ("stack.config", "race.config"), "-cachetopo-race-", parallel=True),
     "races": Build(True, ("stack.config", "races.config"), "-cachetopo-races-", ROOT / "kit/vm/races.patch"),
     "rt": Build(True, ("stack.config", "rt.config", "faults.config"), "-cachetopo-rt-",

@@ -25,10 +25,10 @@ SECONDS = 5
 # The same where the CPUs run in parallel. The host has fewer CPUs than the guest, so that less happens in a
 # second of its clock.
 PARALLEL_SECONDS = 60
-# Processes with threads that come and go in each guest while memory is watched.
-PROCESSES = 500
-# After which a guest is taken for dead. Guests with KASAN on a busy host have taken a quarter of it.
+# Seconds after which a guest is taken for dead. Guests with KASAN on a busy host have taken a quarter of it.
 TIMEOUT = 1800
+# The same for each process with threads. It has taken half of it with KASAN.
+PROCESS_TIMEOUT = 0.25
 # Bits of the base that decide which of our code runs.
 BASE_FEATURES = ("TTWU_QUEUE", "SIS_UTIL", "UTIL_EST", "DELAY_DEQUEUE", "NEXT_BUDDY")
 
@@ -80,15 +80,16 @@ def bits(which) -> list[str]:
     return [*ours, *BASE_FEATURES]
 
 
-def one(m, build, seed, follow=None, seconds=None, processes=PROCESSES, files=None):
+def one(m, build, seed, follow=None, seconds=None, processes=None, files=None):
     """Torture a kernel in one guest on a Machine; return a guest.Result. seconds: of the guest's clock,
-    by default as many as the build needs; files: those of programs.files(), to run them too."""
+    by default as many as the build needs; processes: with threads, by default the setting; files: those of programs.files(), to run them too."""
     which = kernel.named(build)
+    processes = processes or settings.get("PROCESSES")
     seconds = seconds or (PARALLEL_SECONDS if which.parallel else SECONDS)
     env = {"SEED": seed, "SECONDS": seconds, "PROCESSES": processes, "FEATURES": " ".join(bits(which))}
     if which.series.setting:
         env["MAINLINE"] = 1
-    return guest.run(m, build, "torture", env, timeout=TIMEOUT, follow=follow,
+    return guest.run(m, build, "torture", env, timeout=max(TIMEOUT, PROCESS_TIMEOUT * processes), follow=follow,
                      kernel_args=guest.COST_KERNEL_ARGS, qemu_extra=guest.repeatable(1), files=files)
 
 
@@ -125,5 +126,5 @@ def command(args):
         f" {'FAILED' if totals.failures else 'passed'}")
     if totals.failures:
         say(f"to repeat it: make torture MINUTES=1 BUILD={build} MACHINE={m.name}"
-            f" SEED={seed + totals.guests - 1}")
+            f" PROCESSES={settings.get('PROCESSES')} SEED={seed + totals.guests - 1}")
     return 1 if totals.failures else 0
