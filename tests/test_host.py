@@ -802,10 +802,10 @@ def test_directory_runs_without_numpy(tmp_path):
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     python.chmod(0o755)
-    done = subprocess.run([tmp_path / "bench/run", f"PYTHON={python}", "SHORT=1", "AS_IS=1",
-                           "NOISY=1", "NAME=here", "WORKLOADS=hackbench/threads-pipe"],
+    done = subprocess.run([tmp_path / "bench/run", "SHORT=1", "AS_IS=1", "NOISY=1", "NAME=here",
+                           "WORKLOADS=hackbench/threads-pipe"],
                           capture_output=True, text=True, cwd="/", check=False,
-                          env={"PATH": os.environ["PATH"]})
+                          env={"PATH": os.environ["PATH"], "PYTHON": str(python)})
     print(done.stdout, done.stderr)
     assert done.returncode == 0 and "These are medians" in done.stdout
     [path] = (tmp_path / "bench/results/here").glob("host-*.json")
