@@ -2,12 +2,10 @@
 """The checks of the series, and that each of them can fail."""
 
 import re
-import shutil
-import sys
 
 import pytest
 
-from kit.paths import ROOT, SERIES, Series
+from kit.paths import ROOT, SERIES
 from kit.process import git, sh
 from kit.stack import checks, patches
 from kit.stack.base import IDENTITY
@@ -75,31 +73,6 @@ CACHE_OFF = next(config for config in checks.CONFIGURATIONS if config.name == "S
 def test_cache_aware_scheduling_changes_no_function_if_not_configured():
     verdict(checks.unchanged(CACHE_OFF, checks.pair("sched-cache-number-the-llcs.patch")[0],
             checks.pair("sched-cache-enable-cache-aware-scheduling-by-default.patch")[1]))
-
-
-@COMPILES
-@pytest.mark.parametrize("name", [pytest.param(
-    name, marks=pytest.mark.long if patches.is_rfc(name) else pytest.mark.patches)
-    for name in patches.others()])
-def test_each_other_series(name):
-    """Its patches apply cleanly, compile without new warnings, and have no findings of checkpatch; the
-    selftests build. By way of the command, because this process is about the default series."""
-    series = Series(name)
-    env = {setting: None for setting in ("TESTS", "BUILD", "LINUX", "SERIES", "SHORT")}
-
-    def kit(*args, **options):
-        return sh([sys.executable, "-m", "kit", *args], env=env, cwd=ROOT, capture=True, **options)
-
-    # The tree of the series is made from that of the base, which other tests use too.
-    kit("base", f"SERIES={series.base}")
-    made = [path for path in (series.linux, series.work / "checks/src") if not path.exists()]
-    done = kit("checks", f"SERIES={name}", "SHORT=1", check=False)
-    print(done.out, done.err)
-    # They take 3.6 GB for each series.
-    for path in made:
-        shutil.rmtree(path, ignore_errors=True)
-    assert done.status == 0
-    assert done.out.count("  applies") == done.out.count("  checkpatch") > 0
 
 
 # ---- that the checks can fail ----
