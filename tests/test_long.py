@@ -45,7 +45,7 @@ def test_stress():
     assert len(written) == len(demo.FEATURES)
 
 
-@pytest.mark.parametrize("build", ["stack", "debug", "kasan", "kcsan", "race", "rt", "scx"])
+@pytest.mark.parametrize("build", ["stack", "debug", "kasan", "kcsan", "race", "rt", "scx", "host"])
 def test_torture(build):
     """`make torture`: no kernel shows a report or a wrong result in an hour."""
     kernel.build(build)

@@ -163,8 +163,12 @@ static void churn_threads(void)
 	/*
 	 * With a cookie, only its own threads may run beside it on a core. In the base, pick_next_task()
 	 * then takes a CPU that comes online for one of the core before sched_core_cpu_starting() has made
-	 * it one, and updates its clock without its lock.
+	 * it one, and updates its clock without its lock. And put_prev_task_scx() warns of a task without a
+	 * cookie that can run while its CPU is kept idle: as the core runs tasks without one, it expects
+	 * that this one does, too.
 	 */
+	if (has_scx())
+		cookie = 1;
 	if (!cookie)
 		lock(true);
 	pid = fork();
