@@ -63,6 +63,9 @@ diff --git a/kernel/sched/fair.c b/kernel/sched/fair.c
 @@ -40,0 +39,2 @@ static void h(void)
 +static int select_idle_sibling(struct task_struct *p, int sync)
 +	sis(p, sync);
+@@ -60,0 +61,2 @@ static void i(void)
++static noinline bool dequeue_task_fair_traced(struct rq *rq)
++	return cache_count(rq);
 diff --git a/kernel/sched/sched.h b/kernel/sched/sched.h
 --- a/kernel/sched/sched.h
 +++ b/kernel/sched/sched.h
@@ -86,6 +89,10 @@ PLACES = {"cache_count": [("cache_count", "kernel/sched/cache.c", 3)],
           "dequeue_task_fair": [("util_est_dequeue", "kernel/sched/fair.c", 7),
                                 ("cache_count", "kernel/sched/cache.c", 90),
                                 ("dequeue_task_fair", "kernel/sched/fair.c", 80)],
+          # The same, and one of ours calls that function.
+          "dequeue_task_fair_traced": [("util_est_dequeue", "kernel/sched/fair.c", 7),
+                                       ("cache_count", "kernel/sched/cache.c", 90),
+                                       ("dequeue_task_fair_traced", "kernel/sched/fair.c", 62)],
           # The patches have moved the one, and changed the arguments of the other.
           "sched_idle_cpu": [("sched_idle_rq", "kernel/sched/sched.h", 6),
                              ("sched_idle_cpu", "kernel/sched/fair.c", 50)],
@@ -110,10 +117,10 @@ def report(first, second):
 
 
 def test_what_a_diff_adds():
-    assert OURS.functions == {"cache_count"}
+    assert OURS.functions == {"cache_count", "dequeue_task_fair_traced"}
     assert OURS.lines == {*(("kernel/sched/cache.c", line) for line in range(1, 5)), ("kernel/sched/fair.c", 11),
-                          ("kernel/sched/fair.c", 39), ("kernel/sched/fair.c", 40), ("kernel/sched/sched.h", 7),
-                          ("kernel/sched/sched.h", 8)}
+                          *(("kernel/sched/fair.c", line) for line in (39, 40, 61, 62)),
+                          ("kernel/sched/sched.h", 7), ("kernel/sched/sched.h", 8)}
 
 
 def test_accesses_of_a_report():
@@ -138,11 +145,13 @@ def test_mainline_alone_does_not_count():
     """Nor does what the patches have moved or renamed, or what a line calls that they have changed."""
     count, elsewhere = sort(report("update_rq_clock", "pick_eevdf") + UNKNOWN.format(first="pick_eevdf")
                             + report("sched_idle_cpu", "select_task_rq_fair")
-                            + report("dequeue_task_fair", "pick_eevdf"))
+                            + report("dequeue_task_fair", "pick_eevdf")
+                            + report("dequeue_task_fair_traced", "pick_eevdf"))
     assert not count
     assert elsewhere == ["data-race in update_rq_clock / pick_eevdf", "data-race in pick_eevdf+0x7c/0x150",
                          "data-race in sched_idle_cpu / select_task_rq_fair",
-                         "data-race in dequeue_task_fair / pick_eevdf"]
+                         "data-race in dequeue_task_fair / pick_eevdf",
+                         "data-race in dequeue_task_fair_traced / pick_eevdf"]
 
 
 def test_an_unknown_origin_counts_in_our_lines():

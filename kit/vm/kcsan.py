@@ -2,7 +2,8 @@
 """Tell the data races that KCSAN reports in our code from those of mainline's scheduler, which has many.
 
 A report is ours if one of its two accesses is in a line of the kernel's source that the patches add or change, and
-do not only move, or is called by such a line of a function that they add. A field that they add is accessed in such
+do not only move, or is called by such a line of a function that they add. A function that they only give another name
+does not count. A field that they add is accessed in such
 lines only. An access in a function that the compiler has put into others is in all of these functions: the debugging
 information of the kernel has them, and the line. What is not seen: a race of two lines of mainline which the patches
 have made possible, by a lock that they do not take any more.
@@ -61,9 +62,9 @@ class Ours:
     def has(self, chain):
         """Whether an access is in our code: where its line is, and where the functions are called that this
         is in, each (function, file, line). In a function that the patches add, lines may be mainline's: it
-        got another name."""
-        return chain[0][1:] in self.lines or any(
-            function in self.functions and tuple(place) in self.lines for function, *place in chain)
+        got another name. Then all that is called there is mainline's, wherever that function is called."""
+        innermost = [tuple(place) for function, *place in chain if function in self.functions][:1]
+        return chain[0][1:] in self.lines or any(place in self.lines for place in innermost)
 
 
 def ours(diff):
