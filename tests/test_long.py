@@ -60,7 +60,10 @@ def test_memory_of_many_processes():
     """kmemleak finds nothing after 100,000 processes with threads."""
     kernel.build("leak")
     totals = torture.Totals()
-    totals.add(torture.one(machine.load(demo.DEFAULT_MACHINE), "leak", 1, processes=100_000))
+    result = torture.one(machine.load(demo.DEFAULT_MACHINE), "leak", 1, processes=100_000)
+    totals.add(result)
+    looked = {path: test.status for path, test in ktap.parse(result.ktap).leaves()}
+    assert looked["kmemleak"] == ktap.OK, result.ktap
     assert not totals.failures, "\n".join(totals.failures)
     assert totals.counts["process_with_threads"][0] >= 100_000
 

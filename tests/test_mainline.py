@@ -32,7 +32,9 @@ def series(request):
     made = [path for path in (found.linux, found.work / "checks/src") if not path.exists()]
     yield found
     for path in made:
-        shutil.rmtree(path, ignore_errors=True)
+        # Somebody may have begun to work there.
+        if path != found.linux or not patches.unsaved(found):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.mark.parametrize("series", [pytest.param(

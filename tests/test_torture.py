@@ -64,6 +64,7 @@ def test_it_stops_at_what_is_found(guests):
     totals = torture.run(None, "stack", 0, 10)
     assert guests.seeds == [0, 1]
     assert any("run" in line for line in totals.failures) and totals.splats == 0
+    assert "# wrong: knob: 5, not EINVAL" in totals.failures
 
 
 def test_a_splat_fails(guests):

@@ -158,22 +158,25 @@ static void churn_threads(void)
 		how = OP_kill;
 		break;
 	}
-	unsigned int cookie = below(4), clones = below(3), delay = below(2000);
+	unsigned int clones = below(3), delay = below(2000);
+	bool cookie = !below(4);
 
 	/*
 	 * With a cookie, only its own threads may run beside it on a core. In the base, pick_next_task()
 	 * then takes a CPU that comes online for one of the core before sched_core_cpu_starting() has made
-	 * it one, and updates its clock without its lock. And put_prev_task_scx() warns of a task without a
-	 * cookie that can run while its CPU is kept idle: as the core runs tasks without one, it expects
-	 * that this one does, too.
+	 * it one, and updates its clock without its lock. So no CPU goes offline or online meanwhile.
+	 *
+	 * A CPU is kept idle if the task that is picked has a cookie, and the core is to run tasks without
+	 * one. In the base, put_prev_task_scx() then warns if the task that ran there can still run and has
+	 * none: it knows only the case that this task has a cookie. So none has one beside BPF schedulers.
 	 */
 	if (has_scx())
-		cookie = 1;
-	if (!cookie)
+		cookie = false;
+	if (cookie)
 		lock(true);
 	pid = fork();
 	if (!pid) {
-		if (!cookie)
+		if (cookie)
 			counted(OP_core_cookie, prctl(CORE_SCHED, CORE_SCHED_CREATE, 0,
 						      CORE_SCHED_GROUP, 0) ? errno : 0);
 		short_lived.exec = how == OP_exec_in_thread;
@@ -196,7 +199,7 @@ static void churn_threads(void)
 		kill(pid, SIGKILL);
 	}
 	wait_child(pid, how, how == OP_kill);
-	if (!cookie) {
+	if (cookie) {
 		/* Core scheduling ends in a work item. */
 		usleep(20000);
 		lock(false);

@@ -61,6 +61,8 @@ class Totals:
         self.splats += len(result.splats)
         self.elsewhere += result.elsewhere
         failures = result.failures() + ktap.parse(result.ktap).failures()
+        if failures:
+            failures += [line for line in result.ktap.splitlines() if line.startswith("# wrong: ")]
         self.failures += failures
         return failures
 
@@ -82,7 +84,8 @@ def bits(which) -> list[str]:
 
 def one(m, build, seed, follow=None, seconds=None, processes=None, files=None):
     """Torture a kernel in one guest on a Machine; return a guest.Result. seconds: of the guest's clock,
-    by default as many as the build needs; processes: with threads, by default the setting; files: those of programs.files(), to run them too."""
+    by default as many as the build needs; processes: with threads, by default as the setting says; files: those
+    of programs.files(), to run them too."""
     which = kernel.named(build)
     processes = processes or settings.get("PROCESSES")
     seconds = seconds or (PARALLEL_SECONDS if which.parallel else SECONDS)
