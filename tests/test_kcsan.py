@@ -66,6 +66,9 @@ diff --git a/kernel/sched/fair.c b/kernel/sched/fair.c
 @@ -60,0 +61,2 @@ static void i(void)
 +static noinline bool dequeue_task_fair_traced(struct rq *rq)
 +	return cache_count(rq);
+@@ -70 +72 @@ static void j(void)
+-		sd->nr_balance_failed = 0;
++			sd->nr_balance_failed = 0;
 diff --git a/kernel/sched/sched.h b/kernel/sched/sched.h
 --- a/kernel/sched/sched.h
 +++ b/kernel/sched/sched.h

@@ -69,9 +69,10 @@ class Ours:
 
 def ours(diff):
     """The Ours of a diff without context. A line is not ours if another one with the same text is removed,
-    nor is a function that is also removed, which has other arguments then or another place."""
-    gone = {line[1:] for line in diff.splitlines() if line.startswith("-")}
-    functions = {match[1] for text in gone if (match := _FUNCTION.match(text))}
+    however far it is indented, nor is a function that is also removed, which has other arguments then or another place."""
+    removed = [line[1:] for line in diff.splitlines() if line.startswith("-")]
+    gone = {text.strip() for text in removed}
+    functions = {match[1] for text in removed if (match := _FUNCTION.match(text))}
     lines, new, name, number = set(), set(), None, 0
     for line in diff.splitlines():
         if line.startswith("+++ "):
@@ -79,7 +80,7 @@ def ours(diff):
         elif match := _HUNK.match(line):
             number = int(match[1])
         elif line.startswith("+"):
-            if line[1:] not in gone:
+            if line[1:].strip() not in gone:
                 lines.add((name, number))
             if (match := _FUNCTION.match(line[1:])) and match[1] not in functions:
                 new.add(match[1])
