@@ -10,7 +10,7 @@ from kit import demo
 from kit.paths import Series
 from kit.sim import simulate, validate, workloads
 from kit.stack import patches
-from kit.vm import guest, kernel, ktap, machine, torture
+from kit.vm import guest, kernel, ktap, machine, programs, torture
 from test_boot import ALL_HERE, check, not_here, selftests_on
 
 pytestmark = pytest.mark.long
@@ -60,7 +60,8 @@ def test_memory_of_many_processes():
     """kmemleak finds nothing after 100,000 processes with threads."""
     kernel.build("leak")
     totals = torture.Totals()
-    result = torture.one(machine.load(demo.DEFAULT_MACHINE), "leak", 1, processes=100_000)
+    result = torture.one(machine.load(demo.DEFAULT_MACHINE), "leak", 1, processes=100_000,
+                         files=programs.files("leak"))
     totals.add(result)
     looked = {path: test.status for path, test in ktap.parse(result.ktap).leaves()}
     assert looked["kmemleak"] == ktap.OK, result.ktap

@@ -32,8 +32,8 @@ def series(request):
     made = [path for path in (found.linux, found.work / "checks/src") if not path.exists()]
     yield found
     for path in made:
-        # Somebody may have begun to work there.
-        if path != found.linux or not patches.unsaved(found):
+        # A tree with changes that are not exported is kept.
+        if path != found.linux or not path.exists() or not patches.unsaved(found):
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tell the data races that KCSAN reports in our code from those of mainline's scheduler, which has many.
 
-A report is ours if one of its two accesses is in a line of the kernel's source that the patches add or change, and
-do not only move, or is called by such a line of a function that they add. A function that they only give another name
-does not count. A field that they add is accessed in such
-lines only. An access in a function that the compiler has put into others is in all of these functions: the debugging
-information of the kernel has them, and the line. What is not seen: a race of two lines of mainline which the patches
-have made possible, by a lock that they do not take any more.
+A report is ours if one of its two accesses is in a line of the kernel's source that the patches add or change, and do
+not only move, or is called by such a line of a function that they add. A function that they only give another name
+does not count. A field that they add is accessed in such lines only. An access in a function that the compiler has put
+into others is in all of these functions: the debugging information of the kernel has them, and the line. What is not
+seen: a race of two lines of mainline which the patches have made possible, by a lock that they do not take any more.
 """
 
 import re
@@ -69,7 +68,8 @@ class Ours:
 
 def ours(diff):
     """The Ours of a diff without context. A line is not ours if another one with the same text is removed,
-    however far it is indented, nor is a function that is also removed, which has other arguments then or another place."""
+    however far it is indented, nor is a function that is also removed, which has other arguments then or another
+    place."""
     removed = [line[1:] for line in diff.splitlines() if line.startswith("-")]
     gone = {text.strip() for text in removed}
     functions = {match[1] for text in removed if (match := _FUNCTION.match(text))}
