@@ -91,11 +91,21 @@ static bool one_online(void)
 	return read_file(CPU_DIR "online", text, sizeof(text)) > 0 && !strpbrk(text, "-,");
 }
 
+/* 0 or -errno. EPERM, ENODEV: the machine has no SMT. */
+static int set_smt(const char *value)
+{
+	int result;
+
+	lock(true);
+	result = write_file(SMT, value);
+	lock(false);
+	return result;
+}
+
 static void all_back(void)
 {
-	/* EPERM, ENODEV: the machine has no SMT. */
 	if (!access(SMT, W_OK))
-		write_file(SMT, "on");
+		set_smt("on");
 	for (int cpu = 0; cpu < nr_cpus; cpu++)
 		set_online(cpu, true);
 }
@@ -165,13 +175,9 @@ void run_hotplug(int number)
 		case 2:
 			if (access(SMT, W_OK))
 				break;
-			lock(true);
-			counted(OP_smt, -write_file(SMT, "off"));
-			lock(false);
+			counted(OP_smt, -set_smt("off"));
 			usleep(below(20000));
-			lock(true);
-			counted(OP_smt, -write_file(SMT, "on"));
-			lock(false);
+			counted(OP_smt, -set_smt("on"));
 			all_back();
 			break;
 		default:
