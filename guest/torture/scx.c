@@ -336,11 +336,16 @@ static void end_computing(pid_t *pid)
 	*pid = 0;
 }
 
+/* Whether each has been loaded in both modes. */
+bool each_scx_loaded(void)
+{
+	return shared->done[OP_scx_partial] >= ARRAY_SIZE(kinds);
+}
+
 void run_scx(int number)
 {
 	make_programs();
-	/* Each of them is loaded once, however short the time. */
-	for (size_t i = 0; i < 2 * ARRAY_SIZE(kinds) || !shared->stop; i++) {
+	for (size_t i = 0; !shared->stop; i++) {
 		const struct kind *kind = &kinds[i / 2 % ARRAY_SIZE(kinds)];
 		bool partial = i % 2;
 		pid_t pid;

@@ -113,6 +113,7 @@ int torture_files(void);
 /* scx.c */
 bool has_scx(void);
 void scx_or_fair(void);
+bool each_scx_loaded(void);
 void run_scx(int number);
 
 /* programs.c */
