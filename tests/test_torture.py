@@ -107,6 +107,21 @@ def test_many_processes_may_take_long(monkeypatch):
     assert took == {500: torture.TIMEOUT, 100_000: 25_000}
 
 
+def test_half_of_the_cpus_can_do_without_a_tick(monkeypatch):
+    """In every second guest, where the kernel can. Each LLC has CPUs of both kinds."""
+    args = {}
+    monkeypatch.setattr(guest, "run", lambda m, build, *_, kernel_args, **rest: args.update({build: kernel_args}))
+    for build, how in kernel.BUILDS.items():
+        if not how.patched:
+            continue
+        fragments = "".join(path.read_text() for path in kernel.named(build).fragments)
+        for seed in (0, 1):
+            torture.one(machine.load("two-ccx"), build, seed)
+            tickless = [arg for arg in args[build] if arg.startswith("nohz_full=")]
+            assert tickless == (["nohz_full=2-3,6-7,10-11,14-15"] if build == "host" and seed else [])
+            assert ("CONFIG_NO_HZ_FULL=y" in fragments) == (build == "host")
+
+
 def test_bits_that_a_build_lacks_are_not_switched(monkeypatch):
     bits = {}
     monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: bits.update({build: env["FEATURES"].split()}))

@@ -92,8 +92,13 @@ def one(m, build, seed, follow=None, seconds=None, processes=None, files=None):
     env = {"SEED": seed, "SECONDS": seconds, "PROCESSES": processes, "FEATURES": " ".join(bits(which))}
     if which.series.setting:
         env["MAINLINE"] = 1
+    args = [*guest.COST_KERNEL_ARGS]
+    # Not in each guest: with nohz_full=, the kernel lacks a command of membarrier().
+    if which.nohz_full and seed % 2:
+        # Each LLC has CPUs of both kinds.
+        args.append("nohz_full=" + ",".join(f"{cpu}-{cpu + 1}" for cpu in range(2, m.cpus, 4)))
     return guest.run(m, build, "torture", env, timeout=max(TIMEOUT, PROCESS_TIMEOUT * processes), follow=follow,
-                     kernel_args=guest.COST_KERNEL_ARGS, qemu_extra=guest.repeatable(1), files=files)
+                     kernel_args=args, qemu_extra=guest.repeatable(1), files=files)
 
 
 def run(m, build, seed, minutes, follow=None):
