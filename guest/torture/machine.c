@@ -128,6 +128,21 @@ void all_online(void)
 		wrong("online CPUs are %s", found);
 }
 
+/* Lock, with all CPUs online; after some tries without, as others take them offline each time. */
+void lock_all_online(void)
+{
+	char found[4096];
+
+	for (int i = 0; i < 20; i++) {
+		lock(true);
+		if (are_all_online(found))
+			return;
+		lock(false);
+		all_back();
+	}
+	lock(true);
+}
+
 /* Write a process to the root's cgroup.procs, 0 or -errno; -EAGAIN if a CPU has gone offline again. */
 static int move_to_root(const char *pid)
 {

@@ -13,8 +13,8 @@
 #include "torture.h"
 
 /*
- * kit/vm/programs.py writes it. A line is KIND DIRECTORY PROGRAM ARGUMENT... No CPU goes offline beside a
- * selftest_alone.
+ * kit/vm/programs.py writes it. A line is KIND DIRECTORY PROGRAM ARGUMENT... A selftest_alone starts with all
+ * CPUs online, and none goes offline beside it.
  */
 #define LIST "/programs/list"
 #define SAID "/tmp/program.said"
@@ -125,7 +125,10 @@ static void run_one(char *line)
 		errx(1, LIST ": a line without a program, or with too many words");
 	if ((mkdir(GROUP, 0755) && errno != EEXIST) || pipe2(executed, O_CLOEXEC))
 		err(1, GROUP);
-	lock(true);
+	if (kind->alone)
+		lock_all_online();
+	else
+		lock(true);
 	pid = fork();
 	if (pid < 0)
 		err(1, "fork");
