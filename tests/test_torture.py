@@ -108,18 +108,20 @@ def test_many_processes_may_take_long(monkeypatch):
 
 
 def test_half_of_the_cpus_can_do_without_a_tick(monkeypatch):
-    """In every second guest, where the kernel can. Each LLC has CPUs of both kinds."""
-    args = {}
-    monkeypatch.setattr(guest, "run", lambda m, build, *_, kernel_args, **rest: args.update({build: kernel_args}))
-    for build, how in kernel.BUILDS.items():
-        if not how.patched:
-            continue
-        fragments = "".join(path.read_text() for path in kernel.named(build).fragments)
-        for seed in (0, 1):
-            torture.one(machine.load("two-ccx"), build, seed)
-            tickless = [arg for arg in args[build] if arg.startswith("nohz_full=")]
-            assert tickless == (["nohz_full=2-3,6-7,10-11,14-15"] if build == "host" and seed else [])
-            assert ("CONFIG_NO_HZ_FULL=y" in fragments) == (build == "host")
+    """In every second guest, where the kernel can."""
+    args = []
+    monkeypatch.setattr(guest, "run", lambda *_, kernel_args, **rest: args.append(kernel_args))
+    for build, seed in (("host", 1), ("host", 2), ("debug", 1)):
+        torture.one(machine.load("two-ccx"), build, seed)
+    assert args == [[*guest.COST_KERNEL_ARGS, "nohz_full=2,3,6,7,10,11,14,15"],
+                    guest.COST_KERNEL_ARGS, guest.COST_KERNEL_ARGS]
+
+
+def test_what_a_guest_skips_and_how_many_programs_ran(guests):
+    guests += [result(GOOD.replace("END 0", "ok 3 kmemleak # SKIP the kernel lacks it\n"
+                                   "# count stress_ng 2 1\n# count selftest 1 0\nEND 0").replace("1..2", "1..3"))]
+    totals = torture.run(None, "stack", 0, 1)
+    assert totals.skipped == {"kmemleak (the kernel lacks it)"} and totals.programs() == 4 and not totals.failures
 
 
 def test_bits_that_a_build_lacks_are_not_switched(monkeypatch):

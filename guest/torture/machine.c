@@ -128,31 +128,23 @@ void all_online(void)
 		wrong("online CPUs are %s", found);
 }
 
-/* Lock, with all CPUs online; after some tries without, as others take them offline each time. */
-void lock_all_online(void)
+/* Bring all CPUs online and lock. Returns false if one has gone offline again before the lock. */
+bool lock_all_online(void)
 {
 	char found[4096];
 
-	for (int i = 0; i < 20; i++) {
-		lock(true);
-		if (are_all_online(found))
-			return;
-		lock(false);
+	if (!are_all_online(found))
 		all_back();
-	}
 	lock(true);
+	return are_all_online(found);
 }
 
 /* Write a process to the root's cgroup.procs, 0 or -errno; -EAGAIN if a CPU has gone offline again. */
 static int move_to_root(const char *pid)
 {
-	char found[4096];
 	int result = -EAGAIN;
 
-	if (!are_all_online(found))
-		all_back();
-	lock(true);
-	if (are_all_online(found))
+	if (lock_all_online())
 		result = write_file(CGROUP "cgroup.procs", pid);
 	lock(false);
 	return result;

@@ -85,7 +85,7 @@ static void execute(const char *directory, char **words)
 	setsid();
 	if (said < 0 || write_file(GROUP "cgroup.procs", "0") || chdir(directory))
 		_exit(NOT_EXECUTED);
-	/* Those of rseq register with the kernel themselves. In 7.3 they fail if the C library has done so. */
+	/* Those of rseq register with the kernel themselves. param_test of 7.3 fails if the C library has done so. */
 	if (strstr(directory, "/rseq"))
 		setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);
 	for (int fd = 0; fd < 3; fd++)
@@ -125,9 +125,10 @@ static void run_one(char *line)
 		errx(1, LIST ": a line without a program, or with too many words");
 	if ((mkdir(GROUP, 0755) && errno != EEXIST) || pipe2(executed, O_CLOEXEC))
 		err(1, GROUP);
-	if (kind->alone)
-		lock_all_online();
-	else
+	/* Until it comes to that: none goes offline any more when the run is to end. */
+	while (kind->alone && !lock_all_online())
+		lock(false);
+	if (!kind->alone)
 		lock(true);
 	pid = fork();
 	if (pid < 0)

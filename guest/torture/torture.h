@@ -96,7 +96,7 @@ pid_t process_with_threads(int threads);
 void find_cpus(void);
 int cpus(void);
 void lock(bool on);
-void lock_all_online(void);
+bool lock_all_online(void);
 void run_hotplug(int number);
 void run_cgroups(int number);
 void all_online(void);

@@ -27,8 +27,7 @@ class Build:
     boot.config and the base's own, and what names it in `uname -r`. extra: a diff to apply on top, which
     is no part of the series; parallel: it patches no code at run time, so that the CPUs of a guest can
     run at the same time, by the clock of the host; lacks: bits of our features that the configuration
-    leaves out; kcsan: it reports data races, of which only those in our code count; nohz_full: it can stop
-    the tick of a CPU while a task runs there."""
+    leaves out; kcsan: it reports data races, of which only those in our code count."""
 
     patched: bool
     fragments: tuple
@@ -37,7 +36,6 @@ class Build:
     parallel: bool = False
     lacks: tuple = ()
     kcsan: bool = False
-    nohz_full: bool = False
 
 
 BUILDS = {
@@ -56,7 +54,7 @@ BUILDS = {
     "rt": Build(True, ("stack.config", "rt.config", "faults.config"), "-cachetopo-rt-",
                 lacks=("SCHED_CACHE_SAMPLE",)),
     "scx": Build(True, ("stack.config", "debug.config", "faults.config", "scx.config"), "-cachetopo-scx-"),
-    "host": Build(True, ("stack.config", "host.config"), "-cachetopo-host-", nohz_full=True),
+    "host": Build(True, ("stack.config", "host.config"), "-cachetopo-host-"),
     "validate": Build(True, ("stack.config",), "-validate-", ROOT / "kit/sim/validate.patch"),
 }
 # What a series without patches can be built as.
@@ -100,11 +98,6 @@ class Kernel:
     def kcsan(self) -> bool:
         """Whether it reports data races, also those of mainline."""
         return BUILDS[self.build].kcsan
-
-    @property
-    def nohz_full(self) -> bool:
-        """Whether it knows nohz_full=."""
-        return BUILDS[self.build].nohz_full
 
     @property
     def fragments(self) -> list[Path]:

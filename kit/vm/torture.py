@@ -42,13 +42,15 @@ class Totals:
 
     counts: of each operation, how often it was done, and how often the kernel refused it as it may;
     guest_seconds: their clocks; splats: reports on their consoles; failures: all that was wrong;
-    elsewhere: the titles of reports of data races that are not in our code.
+    skipped: the parts that a guest left out, each with its reason; elsewhere: the titles of reports of data
+    races that are not in our code.
     """
     guests: int = 0
     counts: dict = field(default_factory=dict)
     guest_seconds: float = 0
     splats: int = 0
     failures: list = field(default_factory=list)
+    skipped: set = field(default_factory=set)
     elsewhere: list = field(default_factory=list)
 
     def add(self, result):
@@ -60,11 +62,17 @@ class Totals:
         self.guest_seconds += sum(map(float, _SECONDS.findall(result.ktap)))
         self.splats += len(result.splats)
         self.elsewhere += result.elsewhere
-        failures = result.failures() + ktap.parse(result.ktap).failures()
+        tests = ktap.parse(result.ktap)
+        self.skipped |= {f"{path} ({test.reason})" for path, test in tests.leaves() if test.status == ktap.SKIP}
+        failures = result.failures() + tests.failures()
         if failures:
             failures += [line for line in result.ktap.splitlines() if line.startswith("# wrong: ")]
         self.failures += failures
         return failures
+
+    def programs(self):
+        """How many programs of others have run, those included that could not do here what they do."""
+        return sum(sum(self.counts.get(name, (0, 0))) for name in ("stress_ng", "rt_tests", "selftest"))
 
     def lines(self):
         """The lines of a table of the counts."""
@@ -93,10 +101,10 @@ def one(m, build, seed, follow=None, seconds=None, processes=None, files=None):
     if which.series.setting:
         env["MAINLINE"] = 1
     args = [*guest.COST_KERNEL_ARGS]
-    # Not in each guest: with nohz_full=, the kernel lacks a command of membarrier().
-    if which.nohz_full and seed % 2:
-        # Each LLC has CPUs of both kinds.
-        args.append("nohz_full=" + ",".join(f"{cpu}-{cpu + 1}" for cpu in range(2, m.cpus, 4)))
+    # Not in each guest: with nohz_full=, the kernel lacks a command of membarrier(). Two CPUs of four, so that an LLC
+    # of four or more has CPUs of both kinds.
+    if seed % 2 and "CONFIG_NO_HZ_FULL=y" in kernel.requested(which.fragments):
+        args.append("nohz_full=" + ",".join(str(cpu) for cpu in range(m.cpus) if cpu & 2))
     return guest.run(m, build, "torture", env, timeout=max(TIMEOUT, PROCESS_TIMEOUT * processes), follow=follow,
                      kernel_args=args, qemu_extra=guest.repeatable(1), files=files)
 
