@@ -165,7 +165,8 @@ def test_rate_is_of_the_time_asked_for(regions):
                                                               for task in (RATE, RATES)]
     for region, found in zip((short, long), figures):
         print(f"{region.value:.0f} messages/ms; {found}")
-        assert region.value * found["time"] > found["wakeups"] / 2 > 8
+        # Each wakeup has a message for the task. While receivers have messages to read, none sleeps.
+        assert region.value * found["time"] > found["wakeups"] / 2
     # The thread that measures is not alone on its CPU: when it wakes up, three tasks a CPU may each run
     # on to the next tick (4 ms) first.
     assert 4 <= figures[0]["time"] < 4 + 12 and 8 <= figures[1]["time"] < 8 + 12
