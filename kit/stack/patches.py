@@ -24,10 +24,13 @@ from kit.paths import SERIES
 from kit.process import Error, git, lock, say, warn
 from kit.stack import base
 
-AM = ("am", "--3way", "--keep-non-patch", "--committer-date-is-author-date",
-      "--whitespace=error-all")
+AM = ("am", "--keep-non-patch", "--committer-date-is-author-date", "--whitespace=error-all")
 FORMAT = ("format-patch", "-1", "-N", "--zero-commit", "--no-signature", "--full-index",
           "--no-base", "--no-thread", "--no-attach", "--diff-algorithm=myers", "--no-renames")
+# The ids of a file before and after. A changed patch would change them in each later patch of the file.
+# Only binary patches need them.
+IDS = re.compile(rb"^(diff --git .*\n(?:.*mode \d+\n)*)index [0-9a-f]+\.\.[0-9a-f]+.*\n(?!GIT binary patch)",
+                 re.MULTILINE)
 BRANCH = "stack"
 SLUG_MAX = 60
 
@@ -217,12 +220,12 @@ def _texts(series) -> list[tuple[str, bytes]]:
 
 
 def _format(where, commit) -> bytes:
-    """The patch file of one commit, which must change something."""
+    """The patch file of one commit, which must change something, without the ids of text files."""
     # By way of a file, not a pipe: a patch need not be UTF-8.
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "patch"
         git(where, *FORMAT, f"--output={file}", commit)
-        return file.read_bytes()
+        return IDS.sub(rb"\1", file.read_bytes())
 
 
 def _bytes(series, name) -> bytes:
@@ -269,9 +272,9 @@ def apply(series, commit, names, go_on=False) -> tuple[str, list[Outcome]]:
     """Apply the patches `names` in order to `commit`, apart from the tree; the new commit and how
     each went.
 
-    A patch that does not apply to another base than the pinned one is merged three-way. The first
-    one that does not apply at all is an Error, or with `go_on` an Outcome; the ones after it
-    are then tried without it. The caller holds tree.lock.
+    A patch that does not apply is merged three-way, as the commit that it is on another base. The
+    first one that cannot be merged is an Error, or with `go_on` an Outcome; the ones after it are
+    then tried without it. The caller holds tree.lock.
     """
     if not names:
         return commit, []
@@ -290,33 +293,40 @@ def apply(series, commit, names, go_on=False) -> tuple[str, list[Outcome]]:
         outcomes = []
         for name in names:
             how = _am(series, scratch, name)
-            if how.startswith("FAILED") and known is None:
-                known = _import_pinned(series, commit, names)
-                how = f"{how}\n  {known}" if known else _am(series, scratch, name)
+            if how.startswith("FAILED"):
+                if known is None:
+                    known, why_not = _elsewhere(series, commit, names)
+                why_not = _merge(scratch, known[name]) if known else why_not
+                how = f"{how}\n  {why_not}" if why_not else "merged three-way"
             outcomes.append(Outcome(name, how))
             if outcomes[-1].failed and not go_on:
                 against = git(scratch, "log", "-1", "--format=%s", commit).out.strip()
-                advice = ("" if known else "\nLINUX=debian goes back to the pinned base;"
-                          " to merge by hand: \"The base\" in docs/working.md")
+                advice = ("\nLINUX=debian goes back to the pinned base; to merge by hand: \"The base\""
+                          " in docs/working.md" if known else "")
                 raise Error(f"patch {name} does not apply to {against}\n{how}{advice}")
         return git(scratch, "rev-parse", "HEAD").out.strip(), outcomes
     finally:
         _drop(series, scratch)
 
 
-def _import_pinned(series, commit, names):
-    """Import the pinned base with the patches on it. A three-way merge onto `commit` needs these
-    versions of the files, which the patches name by their blob ids. Give "", or in words why it
-    does not help."""
+def _elsewhere(series, commit, names):
+    """The patches as commits on another base than `commit`, from which they can be merged onto it: those of
+    the tree if it is equal to the patches, else made on the pinned base. ({name: commit}, ""), or ({}, in
+    words why not)."""
+    with contextlib.suppress(Error):
+        own = git(series.linux, "rev-parse", "base^{commit}").out.strip()
+        if own != commit and [text for _, text in _texts(series)] == [_bytes(series, name) for name in names]:
+            return dict(zip(names, _commits(series))), ""
     source = base.pin(series)
     if base.tag(source) in git(series.linux, "tag", "--points-at", commit).out.split():
-        return "this is the pinned base, so there is nothing to merge with"
+        return {}, "this is the pinned base, so there is nothing to merge with"
     say(f"a patch does not apply as it is: importing the pinned base, {source.name}, to merge")
     try:
-        apply(series, base.ensure(series, source), names)
+        start = base.ensure(series, source)
+        new, _ = apply(series, start, names)
     except Error as error:
-        return f"cannot be merged without the pinned base: {error}"
-    return ""
+        return {}, f"cannot be merged without the pinned base: {error}"
+    return dict(zip(names, git(series.linux, "rev-list", "--reverse", f"{start}..{new}").out.split())), ""
 
 
 def _drop(series, scratch):
@@ -351,7 +361,19 @@ def _am(series, scratch, name) -> str:
     if git(scratch, "rev-list", "--count", f"{before}..HEAD").out.strip() != "1":
         _sparse(scratch, "reset", "-q", "--hard", before)
         return "FAILED not at a hunk: the file holds more than one commit"
-    return _compare(file.read_bytes(), _format(scratch, "HEAD"), done)
+    return _compare(file.read_bytes(), _format(scratch, "HEAD"))
+
+
+def _merge(scratch, commit) -> str:
+    """Merge a commit into `scratch` as a commit with the same message and dates; why that does not work."""
+    date = git(scratch, "log", "-1", "--format=%aI", commit).out.strip()
+    done = _sparse(scratch, "cherry-pick", commit, env={"GIT_COMMITTER_DATE": date}, check=False)
+    if not done.status:
+        return ""
+    _sparse(scratch, "reset", "-q", "--hard", "HEAD")
+    merged = re.findall(r"^CONFLICT .* in (.+)$", done.out, re.MULTILINE)
+    # Not so for a commit that changes nothing any more.
+    return f"a three-way merge conflicts in {', '.join(merged)}" if merged else (done.out + done.err).strip()
 
 
 def _why(scratch, file, done) -> str:
@@ -360,9 +382,6 @@ def _why(scratch, file, done) -> str:
                     check=False)
     hunks = [f"{path}: hunk at line {line}" for path, line in
              re.findall(r"^error: patch failed: (.+):(\d+)$", check.err, re.MULTILINE)]
-    merged = re.findall(r"^CONFLICT .* in (.+)$", done.out, re.MULTILINE)
-    if merged:
-        hunks.append(f"a three-way merge conflicts in {', '.join(merged)}")
     # git am's advice on how to go on does not fit a scratch directory.
     advice = ("hint:", "Patch failed at", "When you have", "If you prefer", "To restore")
     words = [line for line in (check.err if check.status else done.out + done.err).splitlines()
@@ -371,19 +390,13 @@ def _why(scratch, file, done) -> str:
                       *("  git: " + line for line in words)])
 
 
-def _compare(old, new, done) -> str:
+def _compare(old, new) -> str:
     """How far a patch that applied is not the one in the file."""
-    if "3-way merge" in done.out + done.err:
-        return "merged three-way"
-
-    def body(text, pattern):
-        """The patch without what only names blobs, and without what else `pattern` matches."""
-        return [line for line in text.split(b"\n") if not re.match(pattern, line)]
-
-    blobs = rb"index [0-9a-f]+\.\.[0-9a-f]+"
-    if body(old, blobs) == body(new, blobs):
+    # A file from elsewhere may have the ids.
+    old = IDS.sub(rb"\1", old)
+    if old == new:
         return "clean"
-    if body(old, blobs + rb"|@@ ") == body(new, blobs + rb"|@@ "):
+    if re.sub(rb"(?m)^@@ .*", b"", old) == re.sub(rb"(?m)^@@ .*", b"", new):
         return "fuzz: at other lines"
     return "fuzz: not as git writes it"
 
