@@ -154,6 +154,7 @@ sim: deps ## WORKLOAD= on a simulated MACHINE=, in STATE= AGAINST= another, with
 
 sim-all: deps ## the experiments of results/experiments.toml that are not up to date (hours)
 	@$(KIT) sim-all
+	@MAKEFLAGS= $(KIT) report
 
 sim-validate: deps ## whether the simulation finds published results (half an hour; FULL=1: all, hours)
 	@$(KIT) sim-validate

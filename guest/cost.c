@@ -57,7 +57,7 @@
 /* Several grace periods of RCU. Time in which all CPUs are idle is skipped. */
 #define SETTLE_NS 300000000
 /*
- * kit/cost/profile.c counts what is executed between a mark that begins and one that ends, from the last
+ * plugins/profile.c counts what is executed between a mark that begins and one that ends, from the last
  * mark that forgets.
  */
 #define FORGET "0x5ca1ab00"

@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path(settings.get("KIT_BUILD") or ROOT / "build").resolve()
 PATCHES = ROOT / "patches"
 RESULTS = ROOT / "results"
+# Diffs for kernels that only tests boot. They are in no series; its file `series` says what each is for.
+TEST_ONLY = PATCHES / "6.12/test-only"
 
 CONFIGS = ROOT / "configs"
 MACHINES = ROOT / "machines"

@@ -10,7 +10,8 @@ from kit import settings
 from kit.features import FEATURES
 from kit.paths import GUEST
 from kit.process import Error
-from kit.vm import abuse, guest, machine
+from kit.trials import abuse
+from kit.vm import guest, machine
 
 
 def output(p99=None, leave_out=(), control=20000.0, wakeups=4000):

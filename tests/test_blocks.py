@@ -6,10 +6,10 @@ import copy
 import pytest
 
 from kit.features import FEATURES
+from kit.pages import blocks, documents, report
 from kit.paths import RESULTS, ROOT, Series
 from kit.process import Error
-from kit.results import blocks, report, store
-from kit.stack import documents
+from kit.results import store
 
 BEGIN, END = "<!-- begin {}: make report -->", "<!-- end {} -->"
 

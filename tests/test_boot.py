@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kit import demo
-from kit.vm import guest, kernel, ktap, machine, torture
+from kit.trials import torture
+from kit.vm import demo, guest, kernel, ktap, machine
 
 pytestmark = pytest.mark.boot
 

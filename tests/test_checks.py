@@ -7,7 +7,8 @@ import pytest
 
 from kit.paths import ROOT, SERIES
 from kit.process import git, sh
-from kit.stack import checks, patches
+from kit.stack import patches
+from kit.vm import checks
 from kit.stack.base import IDENTITY
 
 PATCHES = patches.listed()

@@ -6,11 +6,10 @@ import subprocess
 
 import pytest
 
-from kit import deb
 from kit.paths import GUEST
 from kit.process import Error
 from kit.stack import patches
-from kit.vm import guest, kernel, qemu
+from kit.vm import deb, guest, kernel, qemu
 
 # As it is in Debian's kernel packages; linux-config-6.12 has no keys.
 THEIRS = """\

@@ -5,10 +5,9 @@ import re
 
 import pytest
 
-from kit import demo
 from kit.features import FEATURES
 from kit.paths import SERIES
-from kit.vm import machine
+from kit.vm import demo, machine
 from kit.vm.guest import Result
 
 RELEASE = "6.12.1-name"

@@ -12,7 +12,7 @@ from test_simulate import SMALL, guests  # noqa: F401, a fixture
 from kit import settings
 from kit.paths import RESULTS, ROOT
 from kit.process import Error
-from kit.results import report, store
+from kit.results import store
 from kit.sim import costs, experiments, simulate
 from kit.vm import guest, kernel
 
@@ -107,7 +107,6 @@ def table(guests, monkeypatch):  # noqa: F811
     monkeypatch.setattr(experiments, "TABLE", path)
     monkeypatch.setattr(experiments, "BUILD", guests.out)
     monkeypatch.setattr(experiments, "RESULTS", guests.out / "committed")
-    monkeypatch.setattr(report, "command", lambda: report.write(guests.out / "committed"))
     for build in ("stack", "base"):
         image = kernel.named(build).image
         image.parent.mkdir(parents=True)
@@ -131,7 +130,6 @@ def test_table_is_run_once(table, capsys):
         "make sim MACHINE=epyc-2x2x2 WORKLOAD=ping-pong:0:8:300 BUILD=stack STATE=features=SIS_FAST"
         " AGAINST=base SEEDS=2")
     assert list(found.values) == ["base", "stack features=SIS_FAST", simulate.CONTROL]
-    assert "sim-second" in (table.out / "committed/README.md").read_text()
     assert "row first: " in shown and re.search(r"^second +\d+$", shown, re.M) and "9 boots" in shown
     assert run_again(table) == 0
     assert "row first: up to date" in capsys.readouterr().out
@@ -199,7 +197,7 @@ def test_failed_row_does_not_end_the_others(table):
     with pytest.raises(Error, match="1 failed; .*\n  first: epyc.*\n  it broke"):
         experiments.command(None)
     committed = table.out / "committed"
-    assert (committed / "epyc-2x2x2/sim-second.json").exists() and (committed / "README.md").exists()
+    assert (committed / "epyc-2x2x2/sim-second.json").exists()
     assert not (committed / "epyc-2x2x2/sim-first.json").exists()
 
 

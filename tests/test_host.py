@@ -823,7 +823,7 @@ def test_directory_with_something_else_in_it(tmp_path):
 def test_directory_has_the_modules_of_the_verdicts(tmp_path):
     """Where numpy and scipy are installed, the copied directory gives verdicts as well."""
     portable.pack(tmp_path)
-    done = subprocess.run([sys.executable, "-c", "import kit.results.report"], cwd=tmp_path,
+    done = subprocess.run([sys.executable, "-c", "import kit.results.text"], cwd=tmp_path,
                           capture_output=True, text=True, check=False)
     print(done.stderr)
     assert done.returncode == 0

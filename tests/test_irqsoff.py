@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make irqsoff without guests: what the plugin measures, whose functions are whose, and the table."""
 
-from kit.cost import irqsoff
 from kit.process import sh
+from kit.trials import irqsoff
 
 MAP = {"try_to_wake_up": 0x100, "find_idle_llc_cpu": 0x200, "sched_tick": 0x300, "sched_tick.cold": 0x400,
        "__lock_text_start": 0x600, "_raw_spin_lock_irqsave": 0x600, "__lock_text_end": 0x700,

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kit.vm import guest, kcsan, kernel, machine, splats, torture
+from kit.trials import torture
+from kit.vm import guest, kcsan, kernel, machine, splats
 
 REPORT = """\
 [    5.100000] ==================================================================

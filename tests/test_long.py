@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from kit import demo
 from kit.paths import Series
 from kit.sim import simulate, validate, workloads
 from kit.stack import patches
-from kit.vm import guest, kernel, ktap, machine, programs, torture
+from kit.trials import programs, torture
+from kit.vm import demo, guest, kernel, ktap, machine
 from test_boot import ALL_HERE, check, not_here, selftests_on
 
 pytestmark = pytest.mark.long

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The model of the caches (sim/caches.c) without QEMU: what an access costs, where its line was."""
+"""The model of the caches (plugins/sim/caches.c) without QEMU: what an access costs, where its line was."""
 
 import itertools
 import re
@@ -14,7 +14,7 @@ from kit.process import Error
 from kit.sim import costs
 
 DRIVER = Path(__file__).parent / "model" / "driver.c"
-SOURCES = ROOT / "sim"
+SOURCES = ROOT / "plugins/sim"
 
 # 2 sockets of 2 LLCs of 4 cores of 2 threads: CPUs 0 and 1 are a core, 0 to 7 an LLC, 0 to 15 a
 # socket.

@@ -157,7 +157,7 @@ def test_missing_program_is_named_so(monkeypatch):
 
 def test_missing_module_is_named_so(monkeypatch, capsys):
     """No traceback."""
-    for name in [name for name in sys.modules if name.startswith("kit.results")]:
+    for name in [name for name in sys.modules if name.startswith(("kit.results", "kit.pages"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "scipy", None)
     assert main.main(["report"]) == 1

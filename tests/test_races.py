@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from kit.paths import GUEST, ROOT
+from kit.paths import GUEST, TEST_ONLY
 from kit.process import Error
-from kit.vm import guest, kernel, machine, races, splats
+from kit.trials import races
+from kit.vm import guest, kernel, machine, splats
 
 KASAN = """\
 [    5.100000] ==================================================================
@@ -117,7 +118,7 @@ def test_table():
 
 def test_the_lists_of_cases_agree():
     """Kernel and program number them in the same order, and the kernel widens and takes out something for each."""
-    patch = (ROOT / "kit/vm/races.patch").read_text()
+    patch = (TEST_ONLY / "races.patch").read_text()
     names = re.findall(r"^\+\tRACE_(\w+),$", patch, re.MULTILINE)
     assert [name.lower() for name in names] == ["none", *races.CASES]
     program = (GUEST / "torture/races.c").read_text()
@@ -134,7 +135,7 @@ def test_what_a_guest_gets(monkeypatch):
     races.one(m, ["home", "on"], False, 9)
     assert got == [("races", "races", {"CASES": cases, "OUT": out, "SEED": 9, "SECONDS": races.SECONDS}, name)
                    for cases, out, name in [("home", 1, "two-ccx-races-home"), ("home on", 0, "two-ccx-races-in")]]
-    assert kernel.BUILDS["races"].extra == ROOT / "kit/vm/races.patch"
+    assert kernel.BUILDS["races"].extra == TEST_ONLY / "races.patch"
 
 
 def test_an_unknown_case_is_refused(monkeypatch):

@@ -6,9 +6,10 @@ import re
 import numpy
 import pytest
 
+from kit.pages import report
 from kit.paths import ROOT
 from kit.process import Error, git
-from kit.results import pages, report, store, tables, verdict
+from kit.results import pages, store, tables, text, verdict
 from kit.sim import simulate
 
 PASSES = 10
@@ -150,13 +151,13 @@ def test_the_same_data_has_the_same_verdict_everywhere(tmp_path):
                                                 if line.startswith("| sharing |"))
         result.instrument = "host"
         assert verdict.of(result)["on"]["sharing"] == one
-        assert any(ends in line and line.endswith(str(one)) for line in report.text(result))
+        assert any(ends in line and line.endswith(str(one)) for line in text.of(result))
 
 
 def test_tables_as_on_lkml():
     result = made()
     judged = verdict.of(result)
-    head, *rows = report.rows(result, judged, "ON")
+    head, *rows = text.rows(result, judged, "ON")
     print("\n".join(tables.text([head, *rows])))
     assert head[1:3] == ["baseline (std%)", "compare% (std%)"]
     assert re.fullmatch(r"100 s \(0\.\d\d\)", rows[0][1])

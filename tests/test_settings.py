@@ -32,6 +32,7 @@ def kit(*args, **env):
     (["sim", "20"], {}, "20: a setting is NAME=VALUE; python3 -m kit sim --help"),
     (["kernel", "BUILD=fast"], {}, "no such BUILD: fast"),
     (["tree", "SERIES=9.9/none"], {}, "there is no series 9.9/none"),
+    (["tree", "SERIES=6.12/test-only"], {}, "6.12/test-only is no series: BUILD= applies each of its diffs by itself"),
     (["test-fast", "TESTS=-k 'a"], {}, "TESTS=-k 'a: No closing quotation"),
     (["test-fast", "TEST=x"], {}, "TEST=: no such setting; test-fast takes: KIT_BUILD SERIES LINUX"),
     (["test"], {"MAKEFLAGS": " -- SEEDS=3"}, "SEEDS=: test does not take this setting"),

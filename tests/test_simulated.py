@@ -9,8 +9,9 @@ import subprocess
 import pytest
 
 from kit.host import calibrate, facts, knobs, measure, simulated
+from kit.pages import report
 from kit.process import Error
-from kit.results import report, store, verdict
+from kit.results import store, text, verdict
 
 ON, OFF = "features=SIS_FAST", "features=NO_SIS_FAST"
 HERE = sorted(os.sched_getaffinity(0))
@@ -258,7 +259,7 @@ def test_from_beginning_to_end(host, tmp_path, sched, capsys):
         assert {len(values) for rows in found.values.values() for values in rows.values()} == {10}
         [[one]] = [rows.values() for rows in verdict.of(found).values()]
         assert one.word != verdict.SECONDARY
-    head, *rows = report.beside(results)
+    head, *rows = text.beside(results)
     print(head, *rows, sep="\n")
     assert [(row[0], row[1], row[2].split(",")[-1].strip()) for row in rows] == [
         ("far", ON, "GAIN"), ("near", ON, "EQUIVALENT")]
@@ -272,7 +273,7 @@ def test_from_beginning_to_end(host, tmp_path, sched, capsys):
 def test_without_numpy(host, tmp_path, monkeypatch, capsys):
     save(tmp_path, one=result([1.0], [1.0]))
     monkeypatch.setenv("SHORT", "1")
-    monkeypatch.setattr(measure, "_report", lambda: None)
+    monkeypatch.setattr(measure, "_text", lambda: None)
     assert measure.command() == 0
     assert f"requests per ms (requests/ms, more is better): stack {OFF} " in capsys.readouterr().out
 

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from kit import settings
+from kit.pages import blocks
 from kit.paths import GUEST
 from kit.process import Error, sh
-from kit.results import blocks
-from kit.vm import guest, kernel, machine, programs, qemu, torture
+from kit.trials import programs, torture
+from kit.vm import guest, kernel, machine, qemu
 
 GOOD = """TAP version 13
 1..2

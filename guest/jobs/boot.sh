@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # The job of `make boot`: print the topology as the kernel sees it, switch each feature (FEATURES)
-# both ways, and run the selftests (TESTS) that print a figure for each. kit/demo.py reads the lines
+# both ways, and run the selftests (TESTS) that print a figure for each. kit/vm/demo.py reads the lines
 # that begin with "# release", "# cpu", "# group" and "# state".
 
 . /lib.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Load the scheduler's paths, for kit/cost/irqsoff.py to measure how long they have interrupts off: programs with
+# Load the scheduler's paths, for kit/trials/irqsoff.py to measure how long they have interrupts off: programs with
 # random numbers from SEED on CPUS CPUs, LLC of these to an LLC, while the machine changes below them. STATE: what
 # set_state is to write. The same for all kernels: what a kernel lacks is left out.
 

@@ -13,7 +13,7 @@
 #include "torture.h"
 
 /*
- * kit/vm/programs.py writes it. A line is KIND DIRECTORY PROGRAM ARGUMENT... A selftest_alone starts with all
+ * kit/trials/programs.py writes it. A line is KIND DIRECTORY PROGRAM ARGUMENT... A selftest_alone starts with all
  * CPUs online, and none goes offline beside it.
  */
 #define LIST "/programs/list"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Known races, one at a time: kit/vm/races.patch has the windows and takes out the protections. */
+/* Known races, one at a time: patches/6.12/test-only/races.patch has the windows and takes out the protections. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

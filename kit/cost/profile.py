@@ -13,7 +13,7 @@ from kit.process import Error, say, sh
 from kit.results import tables
 from kit.vm import guest, kernel
 
-SOURCE = ROOT / "kit/cost/profile.c"
+SOURCE = ROOT / "plugins/profile.c"
 USER_SPACE = "(user space)"
 KERNEL_HALF = 1 << 63
 SHOWN = 30

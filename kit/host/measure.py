@@ -439,11 +439,11 @@ def _beside(wanted, about, kernel, directory, repeat):
         store.save(simulated.result_of(job, directory.name, more, kernel, mine), paths[-1])
     _measure_all(planned, subjects, facts.shape(), wanted, left, directory, keep)
     say("")
-    report = _report()
+    text = _text()
     results = [store.load(path) for path in paths]
-    for line in report.tables.text(report.beside(results)) if report else ():
+    for line in text.tables.text(text.beside(results)) if text else ():
         say(line)
-    for result in results if not report else ():
+    for result in results if not text else ():
         _medians(result)
     say(f"kept as {', '.join(path.name for path in paths)} in {directory}")
     return 0
@@ -540,17 +540,17 @@ def _show(head):
     return show
 
 
-def _report():
-    """The module kit.results.report; None without numpy and scipy, which a host may not have."""
+def _text():
+    """The module kit.results.text; None without numpy and scipy, which a host may not have."""
     try:
-        from kit.results import report
+        from kit.results import text
     except ModuleNotFoundError as error:
         if error.name not in ("numpy", "scipy"):
             raise
         say("These are medians. For verdicts run `make report FROM=<directory of the results>` on a")
         say("machine with numpy, scipy and matplotlib.")
         return None
-    return report
+    return text
 
 
 def _medians(result):
@@ -564,9 +564,9 @@ def _medians(result):
 def _conclude(result, path):
     """Print the results."""
     say("")
-    report = _report()
-    for line in report.text(result) if report else ():
+    text = _text()
+    for line in text.of(result) if text else ():
         say(line)
-    if not report:
+    if not text:
         _medians(result)
     say(f"kept as {path}")

@@ -16,8 +16,8 @@ FILES = ("LICENSE", *(f"kit/{name}.py" for name in (
     *(f"host/{name}" for name in ("__init__", "calibrate", "facts", "knobs", "measure", "simulated", "slice",
                                   "workloads")),
     *(f"sim/{name}" for name in ("__init__", "workloads")),
-    *(f"results/{name}" for name in ("__init__", "pages", "placement", "report", "store",
-                                     "tables", "verdict")))), "guest/calibrate.c", "guest/pin.h")
+    *(f"results/{name}" for name in ("__init__", "pages", "placement", "store", "tables",
+                                     "text", "verdict")))), "guest/calibrate.c", "guest/pin.h")
 RUN = """\
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only

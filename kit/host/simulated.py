@@ -2,7 +2,7 @@
 """make bench-host SIMULATED=: workloads of the simulation on the host itself, to validate the model. A
 result of make sim names a workload, its arguments, a machine and the states that it compares. The same
 program runs with the same arguments in the same states, on CPUs of the host with the machine's topology.
-What is measured becomes a result of its own, with the simulation's in it; kit/results/report.py puts both
+What is measured becomes a result of its own, with the simulation's in it; kit/pages/report.py puts both
 side by side. Python 3.9 without further packages is enough.
 """
 

@@ -55,7 +55,7 @@ class Costs:
         return self.tables[table]["ns"]
 
     def options(self, cores_per_llc, without=()):
-        """Give what sim/plugin.c has to know of it, {option: whole number}, times in ps, bandwidth
+        """Give what plugins/sim/plugin.c has to know of it, {option: whole number}, times in ps, bandwidth
         in MB/s. without: names of PARTS that are off; Error if there is no such part."""
         for part in without:
             if part not in PARTS:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from kit import settings, toml
 from kit.paths import BUILD, RESULTS, SERIES
 from kit.process import Error, lock, say
-from kit.results import report, store, tables, verdict
+from kit.results import store, tables, verdict
 from kit.sim import costs, simulate, workloads
 from kit.vm import initramfs, kernel, qemu
 
@@ -246,7 +246,6 @@ def run_table(wanted, boot):
         say("")
         for line in tables.text([["row", "s"], *([name, f"{took:.0f}"] for name, took in seconds.items())]):
             say(line)
-    report.command()
     return failed
 
 

@@ -26,7 +26,7 @@ from kit.results import pages, placement, store, tables, verdict
 from kit.sim import costs, schedstats, transfers, workloads
 from kit.vm import guest, initramfs, kernel, ktap, machine, qemu
 
-SOURCES = ROOT / "sim"
+SOURCES = ROOT / "plugins/sim"
 QEMU_SERIES = "10.0"
 TIMEOUT = 3600
 # Lines of a guest's output that an Error shows.
@@ -76,7 +76,7 @@ class State:
 @dataclass(frozen=True)
 class Region:
     """What one workload did with one seed, in one window: its figure, in the unit of its metric, what
-    the plugin counted (see sim/report.c), its further figures, and the rows of kernel statistics (see
+    the plugin counted (see plugins/sim/report.c), its further figures, and the rows of kernel statistics (see
     schedstats.deltas())."""
     value: float
     counted: dict

@@ -88,7 +88,7 @@ class Symbols:
             return None
         if offset + 8 > len(runqueue):
             raise Error(f"rq.rd is {offset} bytes in, of which {len(runqueue)} were kept: see RUNQUEUE "
-                        "in sim/report.c")
+                        "in plugins/sim/report.c")
         return int.from_bytes(runqueue[offset:offset + 8], "little")
 
     def place(self, address, per_cpu, tasks, domain=None):

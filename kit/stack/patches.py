@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kit import settings
-from kit.paths import SERIES
+from kit.paths import SERIES, TEST_ONLY
 from kit.process import Error, git, lock, say, warn
 from kit.stack import base
 
@@ -71,6 +71,8 @@ def read_order(series=SERIES) -> Order:
 
     Error for a name without a file, a name that is there twice, and a patch file in no series.
     """
+    if series.order == TEST_ONLY / "series":
+        raise Error(f"{series.name} is no series: BUILD= applies each of its diffs by itself")
     if not series.patches.is_dir():
         raise Error(f"there is no series {series.name}: no directory {series.patches}")
     lines = series.order.read_text().splitlines() if series.order.exists() else []
@@ -106,7 +108,7 @@ def listed(series=SERIES) -> list[str]:
 def others(root=SERIES.root) -> list[str]:
     """The names of all series with patches but the default one, such as "7.3/leave-llc"."""
     names = [str(order.parent.relative_to(root)) for order in sorted(root.glob("**/series"))]
-    return [name for name in names if name != settings.default("SERIES")]
+    return [name for name in names if name not in (settings.default("SERIES"), f"6.12/{TEST_ONLY.name}")]
 
 
 def is_rfc(name) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kit import settings
-from kit.paths import CONFIGS, ROOT, SERIES, Series
+from kit.paths import CONFIGS, SERIES, TEST_ONLY, Series
 from kit.process import Error, git, lock, say, sh, warn
 from kit.stack import base, patches
 
@@ -46,16 +46,16 @@ BUILDS = {
     "base-offstack": Build(False, ("offstack.config",), "-base-offstack-"),
     "debug": Build(True, ("stack.config", "debug.config", "faults.config"), "-cachetopo-debug-"),
     "kasan": Build(True, ("stack.config", "kasan.config", "faults.config"), "-cachetopo-kasan-"),
-    "kcsan": Build(True, ("stack.config", "kcsan.config"), "-cachetopo-kcsan-", ROOT / "kit/vm/kcsan.patch",
+    "kcsan": Build(True, ("stack.config", "kcsan.config"), "-cachetopo-kcsan-", TEST_ONLY / "kcsan.patch",
                    kcsan=True),
     "leak": Build(True, ("stack.config", "leak.config", "faults.config"), "-cachetopo-leak-"),
     "race": Build(True, ("stack.config", "race.config"), "-cachetopo-race-", parallel=True),
-    "races": Build(True, ("stack.config", "races.config"), "-cachetopo-races-", ROOT / "kit/vm/races.patch"),
+    "races": Build(True, ("stack.config", "races.config"), "-cachetopo-races-", TEST_ONLY / "races.patch"),
     "rt": Build(True, ("stack.config", "rt.config", "faults.config"), "-cachetopo-rt-",
                 lacks=("SCHED_CACHE_SAMPLE",)),
     "scx": Build(True, ("stack.config", "debug.config", "faults.config", "scx.config"), "-cachetopo-scx-"),
     "host": Build(True, ("stack.config", "host.config"), "-cachetopo-host-"),
-    "validate": Build(True, ("stack.config",), "-validate-", ROOT / "kit/sim/validate.patch"),
+    "validate": Build(True, ("stack.config",), "-validate-", TEST_ONLY / "validate.patch"),
 }
 # What a series without patches can be built as.
 UNPATCHED = ("base", "nocache", "base-offstack")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Drives sim/caches.c without QEMU. Reads commands from standard input, one a line, and answers each
+ * Drives plugins/sim/caches.c without QEMU. Reads commands from standard input, one a line, and answers each
  * with a line.
  *
  *   new NAME=NUMBER...

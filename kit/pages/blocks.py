@@ -24,9 +24,10 @@ from kit.host import workloads as host
 from kit.paths import MACHINES, RESULTS, ROOT, SIMULATED, Series
 from kit.process import Error
 from kit.results import tables, verdict
+from kit.sim import experiments as declared
 from kit.sim import validate
 from kit.sim.published import ROWS
-from kit.stack import documents
+from kit.pages import documents
 from kit.vm import machine
 
 WIDTH = 74
@@ -244,8 +245,6 @@ def _state(subject):
 
 def experiments(results):
     """The rows of make sim-all, and what there is of each."""
-    # Here, as hosts have no kit.sim.
-    from kit.sim import experiments as declared
     there = {path.stem: result for path, result in results.items() if result.instrument.startswith(SIM)}
     rows = [["row", "machine", "workload", "result"]]
     for row in declared.rows():
@@ -257,7 +256,6 @@ def experiments(results):
 
 def claims(results):
     """The experiments of make sim-all that try a claim of the seeds, and what came of them."""
-    from kit.sim import experiments as declared
     there = {path.stem: result for path, result in results.items() if result.instrument.startswith(SIM)}
     rows = [["feature", "under which conditions", "machine", "better by (95 %)", "verdict"]]
     for row in declared.rows():
@@ -280,8 +278,6 @@ DISTANCES = ("group", "llc", "remote")
 
 def wake_features(results):
     """The approaches of "Do nothing fast": a table of each experiment that has published figures."""
-    # Here, as hosts have no kit.sim.
-    from kit.sim import experiments as declared
     there = {path.stem: result for path, result in results.items() if result.instrument.startswith(SIM)}
     parts = []
     for row in declared.rows():

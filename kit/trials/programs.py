@@ -63,7 +63,7 @@ def files(build):
     for name in sorted(wanted):
         found[f"programs/{name}"] = selftests / name
         if not (selftests / name).exists():
-            raise Error(f"the kernel of BUILD={build} has no selftest {name}: SELFTESTS in kit/vm/programs.py has it")
+            raise Error(f"the kernel of BUILD={build} has no selftest {name}: SELFTESTS in kit/trials/programs.py has it")
     programs = [path for name, path in found.items() if name != "programs/list"]
     return found | {str(path).lstrip("/"): path for path in _libraries(programs)}
 

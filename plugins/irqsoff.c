@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A plugin for QEMU that measures, for kit/cost/irqsoff.py, the sections of the guest's kernel with interrupts off, and
+ * A plugin for QEMU that measures, for kit/trials/irqsoff.py, the sections of the guest's kernel with interrupts off, and
  * the calls in them of functions that the patches add. Lengths are in instructions of the CPU.
  *
  * -plugin irqsoff.so,out=FILE,functions=FILE; functions has a line "ADDRESS KIND" for each function, in the order of
@@ -15,8 +15,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "../../sim/fail.h"
-#include "../../sim/qemu.h"
+#include "sim/fail.h"
+#include "sim/qemu.h"
 
 #define MAX_CPUS 512
 #define MAX_FUNCTIONS (1 << 17)

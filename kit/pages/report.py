@@ -9,8 +9,9 @@ from pathlib import Path
 
 from kit import settings
 from kit.paths import RESULTS, ROOT
+from kit.pages import blocks, plots
 from kit.process import Error, say
-from kit.results import pages, store, tables, verdict
+from kit.results import pages, store, tables, text, verdict
 
 BOOTS, BESIDE = "boots", "beside"
 # Begins the names of the instruments of make sim.
@@ -18,7 +19,6 @@ SIM = "sim-"
 PAGE, MAIL = "README.md", "tables.txt"
 GUIDES = ["docs/cost.md", "docs/simulation.md", "docs/hosts.md"]
 NOTES = "NOTES.md"
-HEAD = ["case", "baseline (std%)", "compare% (std%)", "95 % interval", "drift", "p", "verdict"]
 RULE = ("More is better in all changes. The baseline is the geometric mean of the base and its A/A control; "
         "drift is how far the control's figure is from the base's, with p below 5 %. A verdict is on the primary metrics, each "
         "result a family with a chance of 5 % of any wrong GAIN or LOSS. EQUIVALENT is a ratio that is "
@@ -121,82 +121,6 @@ def simulated(files):
 
 # ---- tables ----
 
-def rows(result, judged, subject):
-    """Give the table of a subject against its base, lists of text, the first the head: as in the
-    tables of LKML, but that the baseline is its figure and not 1.00, and more is always better."""
-    against = result.subjects[subject].against
-    control = result.values.get(store.control(result, against), {})
-    table = [HEAD]
-    for metric, found in judged[subject].items():
-        base = [*result.values[against][metric], *control.get(metric, ())]
-        gain, low, high = (None if x is None else f"{100 * x:+.2f}" for x in found.gain)
-        table.append([metric, f"{_figure(tables.middle(result, base))} {result.metrics[metric].unit} "
-                      f"({_std(base)})", f"{gain or '-'} ({_std(result.values[subject][metric])})",
-                      f"{low} to {high}" if low else "-",
-                      _drift(found.drift), "-" if found.p is None else f"{found.p:.2g}", str(found)])
-    return table
-
-
-def _drift(found):
-    """Write how far a control is from its base, with the p-value if that is more than chance."""
-    if found is None or found.ratio is None:
-        return "-"
-    shown = f"{100 * (found.ratio - 1):+.2f}"
-    return shown + (f", p {found.p:.1g}" if found.p is not None and found.p < verdict.ALPHA else "")
-
-
-def medians(result):
-    """Give a table of all medians, for what is compared with nothing."""
-    table = [["case", *(f"{subject} (std%)" for subject in result.subjects)]]
-    for metric, about in result.metrics.items():
-        row = [f"{metric} ({about.unit})"]
-        for subject in result.subjects:
-            values = result.values.get(subject, {}).get(metric)
-            row.append(f"{_figure(tables.median(values))} ({_std(values)})" if values else "-")
-        table.append(row)
-    return table
-
-
-def _figure(value):
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _std(values):
-    spread = tables.spread(values)
-    return "-" if spread is None else f"{100 * spread:.2f}"
-
-
-def beside(results):
-    """Give a table of what bench-host SIMULATED= measured, Results each with that of the simulation in its
-    details, beside what was simulated. Each is judged by itself, as on the simulation's page."""
-    table = [["workload", "state", "simulated", "measured", "further apart than both intervals"]]
-    for result in results:
-        name, [metric] = result.details["name"], result.metrics
-        theirs = verdict.of(store.parse(result.details["simulated"], f"the simulation {name}"))
-        for subject, found in verdict.of(result).items():
-            one, two = theirs[subject][metric], found[metric]
-            known = one.change.ratio and two.change.ratio
-            table.append([name, result.subjects[subject].state, _gain(one), _gain(two), "-" if not known else
-                          "yes" if verdict.moved(one.change, two.change) else "no"])
-    return table
-
-
-def _gain(found):
-    """Write a Verdict with its change; more is better."""
-    value, low, high = ("-" if x is None else f"{100 * x:+.1f}" for x in found.gain)
-    return f"{value} % ({low} to {high}), {found.word}"
-
-
-def text(result):
-    """Give the lines of a Result for a terminal, ending in what it comes to."""
-    judged = verdict.of(result)
-    lines = [] if tables.tested(judged) else tables.text(medians(result))
-    for subject in judged if tables.tested(judged) else ():
-        lines += [f"{subject}, against {result.subjects[subject].against}", "",
-                  *tables.text(rows(result, judged, subject)), ""]
-    return [*lines, *tables.sums(judged)]
-
-
 def mail(result, judged):
     """Give the lines of the tables of a Result for a mail, no wider than 76 columns."""
     lines = []
@@ -205,7 +129,7 @@ def mail(result, judged):
         lines += [*textwrap.wrap(f"{result.machine}: {subject}, against {against}", 76),
                   "",
                   f"  {'case':<30} {'baseline(std%)':>17}  {'compare%(std%)':>16}  verdict"]
-        for metric, base, other, *_, word in rows(result, judged, subject)[1:]:
+        for metric, base, other, *_, word in text.rows(result, judged, subject)[1:]:
             base, other = (text_.replace(" (", "(") for text_ in (base, other))
             lines.append(f"  {metric:<30} {base:>17}  {other:>16}  "
                          + word.partition(" (")[0].replace(verdict.NONE, "-"))
@@ -295,7 +219,7 @@ def write(directory, base=None):
             page += ["### Simulated and measured", "",
                      f"By {', '.join(dict.fromkeys(_by(result) for result in both.values()))}; more is better. All "
                      "values: " + ", ".join(f"[{path.stem}]({machine.name}/{path.name})" for path in both) + ".", "",
-                     *tables.markdown(beside(both.values())), "",
+                     *tables.markdown(text.beside(both.values())), "",
                      *(f"- not measured: {name}: {reason}" for name, reason in {
                          name: reason for result in both.values()
                          for name, reason in result.repeat["left_out"].items()}.items()), ""]
@@ -365,16 +289,14 @@ def _judged(plot, directory, result, judged, written):
     """Give the part of the page that says what was found, and draw it."""
     if not tables.tested(judged):
         return ["There are too few values to compare, or nothing to compare with.", "",
-                *tables.markdown(medians(result)), ""]
-    # Here, as the tables do without matplotlib.
-    from kit.results import plots
+                *tables.markdown(text.medians(result)), ""]
     plots.intervals(plot, judged)
     written.append(plot)
     lines = [*(f"- {line}" for line in tables.sums(judged)), "",
              f"![intervals]({plot.relative_to(directory)})", ""]
     for subject in judged:
         lines += [f"**{subject}** against {result.subjects[subject].against}", "",
-                  *tables.markdown(rows(result, judged, subject)), ""]
+                  *tables.markdown(text.rows(result, judged, subject)), ""]
     commands = result.repeat.get("commands", {})
     shown = [metric for metric in result.metrics if metric in commands]
     if shown:
@@ -387,7 +309,6 @@ def _judged(plot, directory, result, judged, written):
 def _cost(path, directory, result, written):
     """The part of the page for bench-cost, which has tables of its own: its figures repeat
     exactly."""
-    from kit.results import plots
     judged = {subject: {metric: one for metric, one in found.items() if not metric.endswith("+ticks")}
               for subject, found in verdict.of(result).items()}
     lines = _about(path, result)
@@ -420,8 +341,6 @@ def command(_args=None):
     for path in write(directory, settings.get("BASE") or None):
         say(str(path))
     if directory.resolve() == RESULTS:
-        # Here, as the blocks use the tables of this module.
-        from kit.results import blocks
         for path in blocks.update(load(directory)):
             say(str(path))
     return 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make races: drive each race of the patches that is known, with the protection against it and without.
 
-kit/vm/races.patch makes the window of a race longer, and takes out one protection at run time;
+patches/6.12/test-only/races.patch makes the window of a race longer, and takes out one protection at run time;
 guest/torture/races.c drives it. With the protection, a guest has to be silent; without, it has to find what the race
 does. It is booted anew for each case then, since a race that happens breaks the kernel.
 """

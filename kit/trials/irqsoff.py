@@ -2,7 +2,7 @@
 """make irqsoff: the longest sections of the kernel with interrupts off, without the patches and with them, their
 features off and on. A runqueue is locked only with interrupts off, so no section with one locked is longer.
 
-kit/cost/irqsoff.c counts the instructions in a guest that is loaded by guest/jobs/irqsoff.sh. A section is named after
+plugins/irqsoff.c counts the instructions in a guest that is loaded by guest/jobs/irqsoff.sh. A section is named after
 the function in which it begins, without those that only take a lock: so a path has the same name in all kernels."""
 
 import re
@@ -13,9 +13,10 @@ from kit.cost import profile
 from kit.paths import BUILD, ROOT
 from kit.process import Error, say
 from kit.results import tables
-from kit.vm import abuse, guest, kernel, machine
+from kit.trials import abuse
+from kit.vm import guest, kernel, machine
 
-SOURCE = ROOT / "kit/cost/irqsoff.c"
+SOURCE = ROOT / "plugins/irqsoff.c"
 # Functions that only take a lock for others, and one that each exec calls: sections count from the first exec on.
 WRAPPERS = ("raw_spin_rq_lock_nested", "raw_spin_rq_trylock", "task_rq_lock", "__task_rq_lock", "double_rq_lock",
             "lock_timer_base", "__lock_task_sighand")

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from kit import settings
 from kit.features import FEATURES
 from kit.process import say
-from kit.vm import guest, kcsan, kernel, ktap, machine, programs
+from kit.trials import programs
+from kit.vm import guest, kcsan, kernel, ktap, machine
 
 # Of the guest's clock, in each guest: enough for each operation to happen, and short enough that little
 # has to be repeated to see again what was found.

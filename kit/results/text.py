@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The tables of one result as text, for a terminal and for pages: figures, changes and verdicts."""
+
+from kit.results import store, tables, verdict
+
+HEAD = ["case", "baseline (std%)", "compare% (std%)", "95 % interval", "drift", "p", "verdict"]
+
+
+def rows(result, judged, subject):
+    """Give the table of a subject against its base, lists of text, the first the head: as in the
+    tables of LKML, but that the baseline is its figure and not 1.00, and more is always better."""
+    against = result.subjects[subject].against
+    control = result.values.get(store.control(result, against), {})
+    table = [HEAD]
+    for metric, found in judged[subject].items():
+        base = [*result.values[against][metric], *control.get(metric, ())]
+        gain, low, high = (None if x is None else f"{100 * x:+.2f}" for x in found.gain)
+        table.append([metric, f"{_figure(tables.middle(result, base))} {result.metrics[metric].unit} "
+                      f"({_std(base)})", f"{gain or '-'} ({_std(result.values[subject][metric])})",
+                      f"{low} to {high}" if low else "-",
+                      _drift(found.drift), "-" if found.p is None else f"{found.p:.2g}", str(found)])
+    return table
+
+
+def _drift(found):
+    """Write how far a control is from its base, with the p-value if that is more than chance."""
+    if found is None or found.ratio is None:
+        return "-"
+    shown = f"{100 * (found.ratio - 1):+.2f}"
+    return shown + (f", p {found.p:.1g}" if found.p is not None and found.p < verdict.ALPHA else "")
+
+
+def medians(result):
+    """Give a table of all medians, for what is compared with nothing."""
+    table = [["case", *(f"{subject} (std%)" for subject in result.subjects)]]
+    for metric, about in result.metrics.items():
+        row = [f"{metric} ({about.unit})"]
+        for subject in result.subjects:
+            values = result.values.get(subject, {}).get(metric)
+            row.append(f"{_figure(tables.median(values))} ({_std(values)})" if values else "-")
+        table.append(row)
+    return table
+
+
+def _figure(value):
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _std(values):
+    spread = tables.spread(values)
+    return "-" if spread is None else f"{100 * spread:.2f}"
+
+
+def beside(results):
+    """Give a table of what bench-host SIMULATED= measured, Results each with that of the simulation in its
+    details, beside what was simulated. Each is judged by itself, as on the simulation's page."""
+    table = [["workload", "state", "simulated", "measured", "further apart than both intervals"]]
+    for result in results:
+        name, [metric] = result.details["name"], result.metrics
+        theirs = verdict.of(store.parse(result.details["simulated"], f"the simulation {name}"))
+        for subject, found in verdict.of(result).items():
+            one, two = theirs[subject][metric], found[metric]
+            known = one.change.ratio and two.change.ratio
+            table.append([name, result.subjects[subject].state, _gain(one), _gain(two), "-" if not known else
+                          "yes" if verdict.moved(one.change, two.change) else "no"])
+    return table
+
+
+def _gain(found):
+    """Write a Verdict with its change; more is better."""
+    value, low, high = ("-" if x is None else f"{100 * x:+.1f}" for x in found.gain)
+    return f"{value} % ({low} to {high}), {found.word}"
+
+
+def of(result):
+    """Give the lines of a Result for a terminal, ending in what it comes to."""
+    judged = verdict.of(result)
+    lines = [] if tables.tested(judged) else tables.text(medians(result))
+    for subject in judged if tables.tested(judged) else ():
+        lines += [f"{subject}, against {result.subjects[subject].against}", "",
+                  *tables.text(rows(result, judged, subject)), ""]
+    return [*lines, *tables.sums(judged)]

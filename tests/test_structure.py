@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kit's modules import downwards only, and in no circle."""
+
+import ast
+import graphlib
+
+from kit.paths import ROOT
+
+# From the bottom to the top: "" is kit/ itself.
+LAYERS = ("", "stack", "vm", "results", "cost", "sim", "host", "trials", "pages")
+
+
+def modules(top):
+    """Give {module of the kit below `top`: the modules of the kit that it imports, anywhere in it}."""
+    paths = {".".join(path.relative_to(top).with_suffix("").parts): path for path in sorted((top / "kit").rglob("*.py"))}
+    found = {}
+    for name, path in paths.items():
+        names = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                # Of a package that is a submodule, of a module a name in it.
+                names |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+            elif isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+        found[name] = names & set(paths)
+    return found
+
+
+def layer(module):
+    """The place of a module in LAYERS; ValueError if its package is in none."""
+    return LAYERS.index(module.split(".")[1] if module.count(".") > 1 else "")
+
+
+def faults(found):
+    """Give what is wrong with {module: imports}, a line each."""
+    lines = [f"{name} imports {other}, which is above it" for name, others in found.items()
+             for other in sorted(others) if layer(other) > layer(name)]
+    try:
+        graphlib.TopologicalSorter(found).prepare()
+    except graphlib.CycleError as error:
+        lines.append(f"a circle: {' -> '.join(error.args[1])}")
+    return lines
+
+
+def test_imports_go_down():
+    found = modules(ROOT)
+    assert "kit.vm.kernel" in found["kit.vm.guest"]
+    assert faults(found) == []
+
+
+def test_upward_imports_and_circles_are_found(tmp_path):
+    for name, text in {"stack/a": "def f():\n    from kit.vm import b\n", "vm/b": "import kit.vm.c\n",
+                       "vm/c": "from kit.vm.b import x\n"}.items():
+        (tmp_path / "kit" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "kit" / name).with_suffix(".py").write_text(text)
+    first, second = faults(modules(tmp_path))
+    assert first == "kit.stack.a imports kit.vm.b, which is above it"
+    assert "kit.vm.b -> kit.vm.c" in second or "kit.vm.c -> kit.vm.b" in second
