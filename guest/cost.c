@@ -486,7 +486,7 @@ int main(int argc, char **argv)
 		disturbed = moved || (steady && wide > MOST_SPREAD);
 	} while (++attempts < ATTEMPTS && disturbed);
 	print_middle(each, batches);
-	printf(" %d %d %ld %.2f %d\n", batches * operation->batch, attempts, moved, 100 * wide,
-	       disturbed);
+	printf(" operations=%d attempts=%d moved=%ld spread=%.2f disturbed=%d\n", batches * operation->batch,
+	       attempts, moved, 100 * wide, disturbed);
 	return 0;
 }

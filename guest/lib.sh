@@ -42,6 +42,22 @@ feature() {
 	esac
 }
 
+# figure KIND NAME=VALUE...: print a figure for kit/vm/ktap.py: "# {JSON}". What looks like a number is one.
+figure() {
+	local json="\"figure\": \"$1\"" word value
+	shift
+	for word; do
+		value=${word#*=}
+		case ${value#-} in
+		# No JSON, so that it is an error.
+		nan | inf) ;;
+		"" | *[!0-9.]* | .* | *. | *.*.*) value="\"$value\"" ;;
+		esac
+		json="$json, \"${word%%=*}\": $value"
+	done
+	echo "# {$json}"
+}
+
 # set_state FILE=VALUE,...: write to files below /sys/kernel/debug/sched and read back; end the job
 # if a file does not keep the value.
 set_state() {

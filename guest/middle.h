@@ -25,7 +25,7 @@ static void print_middle(double *each, int count)
 		if (i >= low && i < count - low)
 			middle += each[i];
 	}
-	printf("%.1f %.1f", middle / (count - 2 * low), sum / count);
+	printf("middle=%.1f mean=%.1f", middle / (count - 2 * low), sum / count);
 }
 
 /* How far the third quartile is above the first, as a share of it. Sorts them. */

@@ -131,6 +131,6 @@ int main(int argc, char **argv)
 	slab = memory("SUnreclaim");
 	percpu = percpu_memory();
 	start(count, threads);
-	printf("%.1f %.1f\n", (memory("SUnreclaim") - slab) / count, (percpu_memory() - percpu) / count);
+	printf("slab=%.1f percpu=%.1f\n", (memory("SUnreclaim") - slab) / count, (percpu_memory() - percpu) / count);
 	return 0;
 }

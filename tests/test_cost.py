@@ -96,7 +96,8 @@ def test_collect(monkeypatch):
     monkeypatch.setattr(kernel, "identity", lambda build: {})
 
     def found(m, build, boot, size, state, stop):
-        return {row.name: [(len(build), number, 0) for number in range(3)] for row in boot.rows}
+        return {row.name: [dict(middle=len(build), mean=number, slab=0, percpu=number) for number in range(3)]
+                for row in boot.rows}
     monkeypatch.setattr(measure, "measure", found)
     result = measure.collect(TWO, ["base", "stack"], plan.FULL, {})
     assert store.problems(result) == []
@@ -116,7 +117,8 @@ def test_disturbed_layout_is_left_out(monkeypatch, capsys):
 
     def found(m, build, boot, size, state, stop):
         moved = {("pipe/one-LLC", "off", 1), *(("yield", "base", number) for number in range(3))}
-        return {row.name: [(10, number, int((row.name, state.column, number) in moved))
+        return {row.name: [dict(middle=10, mean=number, slab=0, percpu=number,
+                                disturbed=int((row.name, state.column, number) in moved))
                            for number in range(3)] for row in boot.rows}
     monkeypatch.setattr(measure, "measure", found)
     result = measure.collect(TWO, ["base", "stack"], plan.FULL, {"command": "c", "commit": "x",
@@ -142,14 +144,14 @@ def compiled(tmp_path_factory):
 
 
 def printed(program, *arguments, disturb=None):
-    """What the program prints, a list of numbers; disturb(pid) is called while it runs."""
+    """What the program prints, {name: number}; disturb(pid) is called while it runs."""
     with subprocess.Popen([program, *map(str, arguments)], stdout=subprocess.PIPE,
                           text=True) as proc:
         while disturb and proc.poll() is None:
             disturb(proc.pid)
         output = proc.stdout.read()
     assert proc.returncode == 0
-    return [float(word) for word in output.split()]
+    return {name: float(number) for name, number in (word.split("=") for word in output.split())}
 
 
 @pytest.mark.parametrize("operation", ["pipe", "thread-pipe", "futex"])
@@ -166,10 +168,9 @@ def test_measurement_with_a_migration_is_repeated(program, operation):
             time.sleep(0.002)
     found = printed(program, operation, here, here, 0, 50, disturb=disturb)
     print(found)
-    *_, attempts, moved, _, disturbed = found
-    assert attempts > 1 and (moved > 0) == (disturbed == 1)
-    *_, attempts, moved, _, disturbed = printed(program, operation, here, here, 0, 50)
-    assert (attempts, moved, disturbed) == (1, 0, 0)
+    assert found["attempts"] > 1 and (found["moved"] > 0) == (found["disturbed"] == 1)
+    assert {"attempts": 1, "moved": 0, "disturbed": 0}.items() <= printed(
+        program, operation, here, here, 0, 50).items()
 
 
 def test_measurement_with_a_large_spread_is_repeated(program):
@@ -183,15 +184,15 @@ def test_measurement_with_a_large_spread_is_repeated(program):
     noise = subprocess.Popen(["taskset", "-c", str(cpus[1]), sys.executable, "-c",
                               "while True: pass"])
     try:
-        *_, attempts, moved, wide, disturbed = printed(program, "futex", *cpus[:2], 0, 50)
+        found = printed(program, "futex", *cpus[:2], 0, 50)
     finally:
         noise.kill()
         noise.wait()
-    print(attempts, moved, wide, disturbed)
-    assert wide > 0.3 and disturbed == 1 and attempts == 4
-    *_, attempts, moved, wide, disturbed = printed(program, "futex", cpus[0], cpus[0], 0, 50)
-    print(attempts, moved, wide, disturbed)
-    assert (attempts, moved, disturbed) == (1, 0, 0)
+    print(found)
+    assert found["spread"] > 0.3 and found["disturbed"] == 1 and found["attempts"] == 4
+    found = printed(program, "futex", cpus[0], cpus[0], 0, 50)
+    print(found)
+    assert {"attempts": 1, "moved": 0, "disturbed": 0}.items() <= found.items()
 
 
 def test_list_of_cpus_that_is_none(program):
@@ -365,7 +366,7 @@ def test_figures_are_the_same_again():
     first, second = (measure.measure(ONE, "stack", only("fork-exit"), TINY, plan.states("stack")[0])
                      for _ in range(2))
     print(first, second)
-    assert first == second and first["fork-exit"][0][0] > 1000
+    assert first == second and first["fork-exit"][0]["middle"] > 1000
 
 
 @pytest.mark.usefixtures("built")
@@ -386,7 +387,7 @@ def test_profile_adds_up():
     """The plugin counts as many instructions as the guest's clock, within 2 % for reading the clock."""
     boot = only("pipe/one-CPU", size=plan.Size(1, 20, 10, 1024))
     state = plan.states("stack")[0]
-    clock = measure.measure(ONE, "stack", boot, TINY, state)["pipe/one-CPU"][0][1]
+    clock = measure.measure(ONE, "stack", boot, TINY, state)["pipe/one-CPU"][0]["mean"]
     found = profile.measure(ONE, "stack", state, boot.rows[0], plan.Size(1, 20, 10, 1024))
     print(f"clock {clock:.0f}, plugin {sum(found.values()):.0f}")
     assert sum(found.values()) == pytest.approx(clock, rel=0.02)
@@ -420,9 +421,9 @@ def test_memory_is_that_of_the_processes():
     boot = plan.boots(ONE, plan.SHORT)[-1]
     found = measure.measure(ONE, "stack", boot, plan.SHORT, plan.states("stack")[0])
     print(found)
-    [(slab, percpu, _)] = found["memory/1"]
-    assert slab > 4000 and 4 * 4 * ONE.cpus <= percpu < 1000 * ONE.cpus
-    assert percpu % 4 == 0
+    [figure] = found["memory/1"]
+    assert figure["slab"] > 4000 and 4 * 4 * ONE.cpus <= figure["percpu"] < 1000 * ONE.cpus
+    assert figure["percpu"] % 4 == 0
 
 
 @pytest.mark.usefixtures("built")
@@ -433,7 +434,7 @@ def test_kernel_takes_the_state_of_each_column():
             lambda state: measure.measure(ONE, "stack", only("yield"), TINY, state), states)))
     for state in states:
         print(state.column, found[state])
-        assert found[state]["yield"][0][0] > 10
+        assert found[state]["yield"][0]["middle"] > 10
 
 
 @pytest.mark.long

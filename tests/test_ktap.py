@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from kit.paths import GUEST
+from kit.process import sh
 from kit.stack import patches
 from kit.vm import ktap
 
@@ -99,9 +101,29 @@ END 0
     (HEAD + "1..1\n# 1..1\n# Bail out! why\nok 1 it\nEND 0\n", "it: Bail out! why"),
     (HEAD + "1..1\n# selftests: sched: x\n# 1..2\n# ok 1 a\nEND 0\n",
      "selftests: sched: x began and has no result"),
+    # Figures: cut off by the end of the guest or by another line, and what is no JSON or has no kind.
+    (HEAD + '1..1\n# {"figure": "cost", "row": "pi', 'not a figure: # {"figure": "cost", "row": "pi'),
+    (HEAD + '1..1\n# {"figure": "cost", ok 1 it\nEND 0\n', 'not a figure: # {"figure": "cost", ok 1 it'),
+    (HEAD + '1..1\n# {"figure": "x", "a": nan}\nok 1 it\nEND 0\n', 'not a figure: # {"figure": "x", "a": nan}'),
+    (HEAD + '1..1\n# {"figure": "x", "a": NaN}\nok 1 it\nEND 0\n', 'not a figure: # {"figure": "x", "a": NaN}'),
+    (HEAD + '1..1\n# {"a": 1}\nok 1 it\nEND 0\n', 'not a figure: # {"a": 1}'),
 ])
 def test_seen_as_failure(text, part):
     assert any(part in line for line in failures(text)), f"nothing says: {part}"
+
+
+def test_figures_of_jobs():
+    """What guest/lib.sh prints is read as it was said, and what is no number is a problem."""
+    words = ["row=a/b", "middle=1.50", "moved=-3", "release=6.12.1", "list=0-7", "none=-", "text=a b=c", "empty="]
+    lines = "".join(sh(["sh", "-c", '. "$0"; figure "$@"', GUEST / "lib.sh", *args], capture=True).out
+                    for args in (["cost", *words], ["load", "cpus=8"], ["cost", "row=b"]))
+    results = ktap.parse(f"{HEAD}1..1\n{lines}ok 1 it\nEND 0\n")
+    assert results.figures == {"load": [{"cpus": 8}], "cost": [
+        {"row": "a/b", "middle": 1.5, "moved": -3, "release": "6.12.1", "list": "0-7", "none": "-", "text": "a b=c",
+         "empty": ""}, {"row": "b"}]}
+    assert not results.failures()
+    bad = sh(["sh", "-c", '. "$0"; figure cost middle=-nan', GUEST / "lib.sh"], capture=True).out
+    assert failures(f"{HEAD}1..1\n{bad}ok 1 it\nEND 0\n") == [f"not a figure: {bad.strip()}"]
 
 
 @pytest.mark.parametrize("text,statuses", [

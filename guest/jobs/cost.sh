@@ -15,7 +15,7 @@ while [ $block -lt "$BLOCKS" ]; do
 	for row in $ROWS; do
 		# An exec copies the environment, which must be the same for all kernels.
 		values=$(env -i PATH=/bin $(echo "${row#*:}" | sed "s/:/ /g; s/@/$block/g")) || exit
-		echo "# cost ${row%%:*} $block $values"
+		figure cost row="${row%%:*}" block=$block $values
 	done
 	block=$((block + 1))
 done

@@ -15,7 +15,6 @@ kernels.
 import dataclasses
 import hashlib
 import os
-import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -32,9 +31,9 @@ LAST = 10
 
 
 def measure(m, build, boot, size, state, stop=None):
-    """Boot a BUILD on a Machine, set a State, and measure the rows of a Boot: {row name: [(figure,
-    figure, whether it is disturbed) of each layout]}. Setting `stop`, a threading.Event,
-    ends the run. Error if the run fails.
+    """Boot a BUILD on a Machine, set a State, and measure the rows of a Boot: {row name: [what the
+    program printed in each layout, {name: number}]}. Setting `stop`, a threading.Event, ends the run. Error if the
+    run fails.
 
     A boot has one state, so that everything before a measurement is the same in each column."""
     m = dataclasses.replace(m, **boot.change)
@@ -45,14 +44,13 @@ def measure(m, build, boot, size, state, stop=None):
         "STATE": state.writes, "BLOCKS": blocks,
     }, timeout=plan.TIMEOUT, icount=True, userland="stack", kernel_args=boot.kernel_args, stop=stop,
         name=name)
-    bad = result.failures() + ktap.parse(result.ktap).failures()
+    tests = ktap.parse(result.ktap)
+    bad = result.failures() + tests.failures()
     if bad:
         raise Error("\n".join([f"{name}, on {build}:", *bad, *result.ktap.splitlines()[-LAST:]]))
     found = {}
-    for row, one, two, bad in re.findall(
-            r"^# cost (\S+) \d+ ([\d.-]+) ([\d.-]+)(?: \d+ \d+ \d+ [\d.]+ ([01]))?$", result.ktap,
-            re.M):
-        found.setdefault(row, []).append((float(one), float(two), bad == "1"))
+    for figure in tests.figures["cost"]:
+        found.setdefault(figure["row"], []).append(figure)
     for row in boot.rows:
         if len(found.get(row.name, ())) != blocks:
             raise Error("\n".join([f"{name}, on {build}: no {row.name}:",
@@ -91,9 +89,9 @@ def collect(m, builds, size, repeat, columns=()):
         for row in boot.rows:
             blocks = [block for number, block in enumerate(found[row.name])
                       if str(number) not in out.get(row.name, ())]
-            for i, (suffix, words, unit) in enumerate(row.figures if blocks else ()):
+            for name, suffix, words, unit in row.figures if blocks else ():
                 metrics[row.name + suffix] = store.Metric(unit, "less", row.title + words)
-                values[state.column][row.name + suffix] = [block[i] for block in blocks]
+                values[state.column][row.name + suffix] = [block[name] for block in blocks]
     for row, layouts in out.items():
         for number, columns in layouts.items():
             warn(f"{row}: layout {number} is left out: disturbed in each attempt "
@@ -109,7 +107,7 @@ def disturbed(planned, done):
     for (_, _, state), found in zip(planned, done):
         for row, blocks in found.items():
             for number, block in enumerate(blocks):
-                if block[2]:
+                if block.get("disturbed"):
                     out.setdefault(row, {}).setdefault(str(number), []).append(state.column)
     return out
 

@@ -43,12 +43,12 @@ SHORT = Size(1, 6, 500, 1024, slow=False)
 
 @dataclass(frozen=True)
 class Row:
-    """What a program of guest/ measures: its name, title, arguments, and for each of the two figures
-    that it prints a suffix of the name, one of the title, and the unit."""
+    """What a program of guest/ measures: its name, title, arguments, and for each figure of those that it prints the
+    name there, a suffix of the row's name, one of the title, and the unit."""
     name: str
     title: str
     command: str
-    figures: tuple = (("", "", "instructions"), ("+ticks", ", with ticks", "instructions"))
+    figures: tuple = (("middle", "", "", "instructions"), ("mean", "+ticks", ", with ticks", "instructions"))
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def boots(m, size):
                   Row.figures[:1])
     memory = [Row(f"memory/{threads}", f"memory of a process, {words}",
                   f"processes:{size.processes}:{threads}",
-                  (("/slab", ", slab", "bytes"), ("/percpu", ", percpu", "bytes")))
+                  (("slab", "/slab", ", slab", "bytes"), ("percpu", "/percpu", ", percpu", "bytes")))
               for threads, words in ((1, "1 thread"), (2, "2 threads"))]
     return [Boot("operations", rows),
             Boot("hot-unplug", [unplug]),

@@ -3,7 +3,6 @@
 column and on the one that it is compared with."""
 
 import dataclasses
-import re
 from bisect import bisect_right
 from collections import Counter
 
@@ -11,7 +10,7 @@ from kit.cost import plan
 from kit.paths import BUILD, ROOT
 from kit.process import Error, say, sh
 from kit.results import tables
-from kit.vm import guest, kernel
+from kit.vm import guest, kernel, ktap
 
 SOURCE = ROOT / "plugins/profile.c"
 USER_SPACE = "(user space)"
@@ -63,12 +62,12 @@ def measure(m, build, state, row, size):
                        timeout=plan.TIMEOUT, icount=True, userland="stack",
                        kernel_args=boot.kernel_args, name=f"{m.name}-{build}-profile",
                        qemu_extra=["-plugin", f"{plugin()},out={out}"])
-    operations = re.search(r"^# cost \S+ 0 \S+ \S+ (\d+) \d+ \d+ \S+ \d$", result.ktap, re.M)
-    if result.failures() or not operations:
+    printed = ktap.parse(result.ktap).figures["cost"]
+    if result.failures() or not printed:
         raise Error("\n".join([f"no profile of {row.name} on {build}:", *result.failures(),
                                *result.ktap.splitlines()[-5:]]))
     total = by_function(out.read_text(), *functions(build))
-    return {name: count / int(operations[1]) for name, count in total.items()}
+    return {name: count / printed[0]["operations"] for name, count in total.items()}
 
 
 def table(base, other, names):

@@ -4,9 +4,14 @@
 Subtests are indented, as KUnit prints them, or follow "# ", as the kselftest runner prints them.
 Both precede the result line of their test. Nested results count as well as that line, because the
 kselftest runner prints "ok" for a program that printed "not ok".
+
+A diagnostic line "# {JSON}" is a figure: an object whose field "figure" names its kind. The jobs print them with
+figure() of guest/lib.sh.
 """
 
+import json
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 OK, SKIP, XFAIL, FAIL = "ok", "skip", "xfail", "fail"
@@ -44,12 +49,13 @@ class Test:
 @dataclass
 class Results:
     """A parsed run: its tests in order; problems, which make the run a failure whatever the tests
-    say; the status of the END line, None without one."""
+    say; the status of the END line, None without one; figures: {kind: [{field: text or number}]}."""
     tests: list = field(default_factory=list)
     diagnostics: list = field(default_factory=list)
     problems: list = field(default_factory=list)
     status: int | None = None
     skipped: str | None = None
+    figures: dict = field(default_factory=lambda: defaultdict(list))
 
     def leaves(self):
         """Return all tests without subtests, each as (path, Test)."""
@@ -97,6 +103,9 @@ def parse(text, end=True):
             del lines[number:]
             break
     _block(lines, results, "")
+    for line in lines:
+        if line.startswith("# {"):
+            _figure(line, results)
     if not results.tests and not results.problems and results.skipped is None:
         results.problems.append("no test ran")
     if end and results.status is None:
@@ -105,6 +114,16 @@ def parse(text, end=True):
     elif end and results.status:
         results.problems.append(f"the job ended with status {results.status}")
     return results
+
+
+def _figure(line, results):
+    """Add the figure of a line to results. A part of one, from a guest that died, is a problem."""
+    try:
+        # int() refuses NaN and Infinity, which are not JSON.
+        fields = json.loads(line[2:], parse_constant=int)
+        results.figures[fields.pop("figure")].append(fields)
+    except (ValueError, KeyError, TypeError):
+        results.problems.append(f"not a figure: {line}")
 
 
 def _block(lines, results, where):
