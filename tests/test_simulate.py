@@ -77,7 +77,8 @@ def guests(tmp_path, monkeypatch):
                 "seed": options["simulated"].seed, "options": chosen, "plugin": plugin,
                 **{name: options[name] for name in ("userland", "stop", "name")}}
         done.runs.append(run_)
-        lines = [f"# sim {row.split(':')[0]} {value_of(row, state, run_['seed']) + number:.3f} unit"
+        lines = ["# " + json.dumps({"figure": "sim", "row": row.split(":")[0], "unit": "unit",
+                                    "value": value_of(row, state, run_["seed"]) + number})
                  for row in rows for number, state in enumerate(states)]
         text = "\n".join(["TAP version 13", "1..1", *lines, "ok 1 all", "END 0", ""])
         with open(chosen["out"], "w", encoding="utf-8") as file:
@@ -126,7 +127,7 @@ def test_report_of_an_earlier_run_is_not_read(guests):
 
 @pytest.mark.parametrize("reports, change, says", [
     (2, lambda run, result: result, "gave 1 figures and 2 reports"),
-    (1, lambda run, result: guest.Result("", result.ktap.replace("# sim", "# no"), 1, True, 0),
+    (1, lambda run, result: guest.Result("", result.ktap.replace('"sim"', '"no"'), 1, True, 0),
      "gave 0 figures and 1 reports"),
     (1, lambda run, result: guest.Result("", result.ktap.replace("ok 1", "not ok 1"), 1, True, 0),
      "not ok: all"),

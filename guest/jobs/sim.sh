@@ -62,7 +62,9 @@ fi
 for row in $ROWS; do
 	name=${row%%:*}
 	env -i PATH=/bin $(echo "${row#*:}" | tr : ' ') > /tmp/figures || exit
-	sed "s/^/# sim $name /" /tmp/figures
+	while read -r value unit more; do
+		figure sim row="$name" value="$value" unit="$unit" $more
+	done < /tmp/figures
 	for file in "$STATS_DIR"/*; do
 		[ ! -f "$file" ] || sed "s/^/# stats ${file##*/} /" "$file"
 	done

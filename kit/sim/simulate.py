@@ -209,8 +209,8 @@ def run(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windo
         **windows.variables(), "CGROUPS": state.cgroups,
     }, timeout=TIMEOUT, userland=initramfs.SMALL, stop=stop, name=name, simulated=guest.Simulated(
         cpu_model(m), ",".join([str(plugin()), *(f"{k}={v}" for k, v in chosen.items())]), seed))
-    bad = result.failures() + ktap.parse(result.ktap).failures()
-    values = re.findall(r"^# sim (\S+) ([\d.]+) \S+((?: \w+=[\d.]+)*)$", result.ktap, re.M)
+    tests = ktap.parse(result.ktap)
+    bad, values = result.failures() + tests.failures(), tests.figures["sim"]
     lines = counted.read_text().splitlines() if counted.exists() else []
     planned = len(tasks) * len(windows.states)
     if not bad and not len(values) == len(lines) == planned:
@@ -218,9 +218,9 @@ def run(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windo
     if bad:
         raise Error("\n".join([f"{name}:", *bad, *result.ktap.splitlines()[-LAST:]]))
     statistics = schedstats.deltas(result.ktap) if windows.stats else []
-    return [Region(float(value), json.loads(line),
-                   {key: float(number) for key, number in re.findall(r"(\w+)=(\S+)", more)}, statistics)
-            for (_, value, more), line in zip(values, lines)]
+    return [Region(figure["value"], json.loads(line),
+                   {key: figure[key] for key in figure if key not in ("row", "value", "unit")}, statistics)
+            for figure, line in zip(values, lines)]
 
 
 def figures(region, m):
