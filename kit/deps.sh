@@ -1,9 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# deps.sh TIER...: install the Debian packages of these tiers of packages.txt that are missing.
-# SUDO: what to become root with. Without dpkg nothing can be checked: list the packages and fail.
+# deps.sh COMMAND...: install the Debian packages that these commands of commands.txt need and that are
+# missing. TIERS: tiers of packages.txt to install instead. SUDO: what to become root with.
+# Without dpkg nothing can be checked: list the packages and fail. Python may be missing here.
 set -eu
-list=$(dirname "$0")/../packages.txt
+top=$(dirname "$0")/..
+list=$top/packages.txt
+
+tiers=${TIERS-}
+[ -n "$tiers" ] || tiers=$(awk -v commands=" $* " '
+	/^[a-z]/ { sub(":.*", ""); here = index(commands, " " $0 " ") }
+	here && $1 == "tiers" { $1 = ""; print }' "$top/commands.txt" | tr ' ' '\n' | sort -u)
 
 packages() { # of one tier
 	awk -v tier="[$1]" '
@@ -13,7 +20,7 @@ packages() { # of one tier
 }
 
 all=
-for tier; do
+for tier in $tiers; do
 	found=$(packages "$tier")
 	if [ -z "$found" ]; then
 		echo "deps: no tier $tier; there are: $(sed -n 's/^\[\(.*\)\]$/\1/p' "$list" | tr '\n' ' ')" >&2
@@ -27,7 +34,7 @@ all=$(printf '%s\n' $all | sort -u)
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 	{
 		echo 'deps: there is no apt here to check for and install what this needs. Its Debian packages:'
-		for tier; do
+		for tier in $tiers; do
 			echo "  $tier:" $(packages "$tier")
 		done
 		echo 'Way out: install what your distribution has for them and add DEPS=0 to the command,'

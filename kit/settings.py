@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every setting of the kit: name, type, default, help, and the commands that take it.
+"""Every setting of the kit: name, type, default, help. commands.txt says which command takes which.
 
 A setting is given as NAME=VALUE, on make's command line, behind `python3 -m kit COMMAND`, or in the
 environment. check() refuses a name that is not in the table, a setting that the command does not
@@ -13,13 +13,9 @@ import re
 from dataclasses import dataclass
 from typing import Callable
 
+from kit.commands import COMMANDS
 from kit.process import Error
 
-# The commands that use a git tree of the kernel, and of these the ones that build a kernel.
-TREE = ("base", "tree", "export", "refresh", "bundle", "kernel", "deb", "deb-test", "boot", "shell", "selftest", "stress", "torture",
-        "races", "abuse", "soak", "irqsoff", "checks", "each-patch", "mail", "litmus", "bench-cost", "sim", "sim-all", "sim-validate")
-GUEST = ("boot", "shell", "selftest", "stress", "torture", "abuse", "soak")
-TESTS = ("test", "test-fast", "test-patches", "test-boot", "test-long")
 # What a command-line variable of make's may be called that is no setting of the kit.
 MAKE_ONLY = ("PYTHON", "V", "DEPS", "TIERS", "SUDO")
 # The prescribed starts of a simulation, see guest/workload/measure.c.
@@ -31,14 +27,13 @@ class Setting:
     """One setting.
 
     parse turns the text into the value and raises ValueError with what it accepts; an empty text
-    means the default. commands are those that take it; empty means all of them.
+    means the default.
     """
 
     name: str
     parse: Callable
     default: object
     help: str
-    commands: tuple = ()
 
 
 def switch(text):
@@ -107,101 +102,82 @@ def seeds(text):
 
 SETTINGS = (
     Setting("KIT_BUILD", str, "", "directory of all outputs (default: build/)"),
-    Setting("SERIES", str, "6.12", "series of patches to work on: a directory below patches/",
-            (*TREE, *TESTS)),
+    Setting("SERIES", str, "6.12", "series of patches to work on: a directory below patches/"),
     Setting("LINUX", str, "", "kernel source to use as the base: a directory or tarball, from then on;"
-            " 'debian' goes back to the pinned one", (*TREE, *TESTS)),
+            " 'debian' goes back to the pinned one"),
     Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, offstack, base-offstack, debug, kasan, kcsan, leak,"
-            " race, races, rt, scx, host or validate; or one of another series, such as 7.3/base",
-            ("kernel", "sim", *GUEST)),
-    Setting("MACHINE", str, "two-ccx", "machine to emulate: a name from machines/ or a .toml file",
-            ("bench-cost", "each-patch", "sim", "races", "irqsoff", *GUEST)),
+            " race, races, rt, scx, host or validate; or one of another series, such as 7.3/base"),
+    Setting("MACHINE", str, "two-ccx", "machine to emulate: a name from machines/ or a .toml file"),
     Setting("CONFIG", str, "generic", "configuration to package: Debian's cloud or generic one of 6.12, or a .config"
-            " file such as /boot/config-$(uname -r)", ("deb", "deb-test")),
-    Setting("PATCHES", words, (), "numbers of the patches to boot, such as '5 40..45' (default: all)",
-            ("each-patch",)),
+            " file such as /boot/config-$(uname -r)"),
+    Setting("PATCHES", words, (), "numbers of the patches to boot, such as '5 40..45' (default: all)"),
     Setting("MINUTES", number(1, 10_000), 5, "how long to boot one guest after the other, on this host's"
-            " clock (default: 5)", ("torture",)),
+            " clock (default: 5)"),
     Setting("SEED", number(0, 2**32 - 1), None, "seed of the first guest; the next ones have SEED + 1, ..."
-            " (default: by chance; races and irqsoff: 1)", ("torture", "races", "irqsoff")),
+            " (default: by chance; races and irqsoff: 1)"),
     Setting("PROCESSES", number(1, 1_000_000), 500, "processes with threads in each guest, before its memory is looked"
-            " at (default: 500)", ("torture",)),
-    Setting("CASES", words, (), "names of the known races to drive, as the table of make races has them (default: all)",
-            ("races",)),
+            " at (default: 500)"),
+    Setting("CASES", words, (), "names of the known races to drive, as the table of make races has them (default: all)"),
     Setting("THREADS", number(1, 512), 0, "how many threads of each attacker compute at a time (default: half"
-            " as many as the machine has CPUs)", ("abuse",)),
-    Setting("COMPARE", str, "", "series whose unpatched kernel is measured beside ours (7.3)",
-            ("bench-cost",)),
+            " as many as the machine has CPUs)"),
+    Setting("COMPARE", str, "", "series whose unpatched kernel is measured beside ours (7.3)"),
     Setting("COLUMNS", str, "", "columns of the cost table to measure, separated by commas, besides those that"
-            " they are compared with (default: all)", ("bench-cost",)),
+            " they are compared with (default: all)"),
     Setting("PROFILE", str, "", "row of the cost table, or ROW,COLUMN: list its instructions by"
-            " function instead of measuring", ("bench-cost",)),
+            " function instead of measuring"),
     Setting("SHORT", switch, False, "1: a short run, to see that it works; checks: only gcc, checkpatch and"
-            " the selftests, in one configuration", ("abuse", "bench-cost", "bench-host", "calibrate", "checks")),
+            " the selftests, in one configuration"),
     Setting("FULL", switch, False, "1: run all workloads in all states, as long as the authors of the"
             " patches did (default: about an hour, each feature on its primary figures); sim-validate: all"
-            " rows", ("bench-host", "sim-validate")),
+            " rows"),
     Setting("SAVE", switch, False, "1: write the result to results/, to be committed; calibrate: to"
-            " machines/caches/", ("bench-cost", "bench-host", "calibrate", "sim",
-                                     "sim-validate")),
-    Setting("NAME", name, "", "name of the result: of the host, or of the simulation's file",
-            ("bench-host", "calibrate", "sim")),
-    Setting("ROUNDS", number(1, 999), 0, "how often each workload runs in each state, halved",
-            ("bench-host",)),
+            " machines/caches/"),
+    Setting("NAME", name, "", "name of the result: of the host, or of the simulation's file"),
+    Setting("ROUNDS", number(1, 999), 0, "how often each workload runs in each state, halved"),
     Setting("WORKLOADS", words, (), "beginnings of the names of the workloads to run in all states"
-            " (default: those with primary figures)", ("bench-host",)),
-    Setting("FEATURES", words, (), "feature bits to measure (default: all that the kernel has)",
-            ("bench-host",)),
+            " (default: those with primary figures)"),
+    Setting("FEATURES", words, (), "feature bits to measure (default: all that the kernel has)"),
     Setting("STATES", str, "", "further states, NAME:FILE=VALUE,... separated by ';'; files are below"
-            " sched/ of debugfs", ("bench-host",)),
+            " sched/ of debugfs"),
     Setting("SIMULATED", words, (), "results of make sim, names or all: measure instead their workloads in the"
-            " same states, to validate the model", ("bench-host",)),
-    Setting("AS_IS", switch, False, "1: toggle nothing, measure the kernel as it is",
-            ("bench-host",)),
-    Setting("NOISY", switch, False, "1: measure although the host is not quiet",
-            ("bench-host", "calibrate")),
-    Setting("SCHBENCH", str, "", "directory of schbench's source", ("bench-host",)),
-    Setting("BENCH_COMMIT", str, "", "set by a copied directory: the commit it was made from",
-            ("bench-host", "calibrate")),
-    Setting("DIR", str, "", "directory to make (default: bench-host in the build directory)",
-            ("bench-host-dir",)),
-    Setting("SENDER", person, "", "'Name <address>' of the person who will send the mails", ("mail",)),
-    Setting("VERSION", number(1, 99), 1, "version of the series, for the subjects: [PATCH v2 ...]", ("mail",)),
+            " same states, to validate the model"),
+    Setting("AS_IS", switch, False, "1: toggle nothing, measure the kernel as it is"),
+    Setting("NOISY", switch, False, "1: measure although the host is not quiet"),
+    Setting("SCHBENCH", str, "", "directory of schbench's source"),
+    Setting("BENCH_COMMIT", str, "", "set by a copied directory: the commit it was made from"),
+    Setting("DIR", str, "", "directory to make (default: bench-host in the build directory)"),
+    Setting("SENDER", person, "", "'Name <address>' of the person who will send the mails"),
+    Setting("VERSION", number(1, 99), 1, "version of the series, for the subjects: [PATCH v2 ...]"),
     Setting("SIGN", switch, False, "1: add the sender's Signed-off-by, which certifies the origin of the"
-            " patches", ("mail",)),
-    Setting("FROM", str, "", "directory with results (default: results/)", ("report",)),
-    Setting("BASE", str, "", "release of the kernel that other kernels are compared with",
-            ("report",)),
-    Setting("WORKLOAD", str, "hackbench", "workload to simulate: NAME or NAME:ARGUMENT:...", ("sim",)),
+            " patches"),
+    Setting("FROM", str, "", "directory with results (default: results/)"),
+    Setting("BASE", str, "", "release of the kernel that other kernels are compared with"),
+    Setting("WORKLOAD", str, "hackbench", "workload to simulate: NAME or NAME:ARGUMENT:..."),
     Setting("STATE", str, "", "state of the scheduler: [BUILD,]FILE=VALUE,...; with AGAINST also several,"
-            " separated by spaces", ("sim",)),
-    Setting("AGAINST", str, "", "state to compare with: [BUILD,]FILE=VALUE,...", ("sim",)),
+            " separated by spaces"),
+    Setting("AGAINST", str, "", "state to compare with: [BUILD,]FILE=VALUE,..."),
     Setting("START", one_of(*STARTS), "",
             f"where tasks are placed during the warm-up: {', '.join(STARTS)}"
-            " (default: wherever the scheduler puts them)", ("sim",)),
-    Setting("ABBA", switch, False, "1: measure STATE and AGAINST in windows of one boot, A B B A",
-            ("sim",)),
-    Setting("CGROUPS", number(0, 20), 0, "how many control groups deep the workload runs", ("sim",)),
-    Setting("WINDOW_MS", number(1, 10_000), 0, "length of each window of ABBA=1, in ms (default: 300)",
-            ("sim",)),
+            " (default: wherever the scheduler puts them)"),
+    Setting("ABBA", switch, False, "1: measure STATE and AGAINST in windows of one boot, A B B A"),
+    Setting("CGROUPS", number(0, 20), 0, "how many control groups deep the workload runs"),
+    Setting("WINDOW_MS", number(1, 10_000), 0, "length of each window of ABBA=1, in ms (default: 300)"),
     Setting("STATS", switch, False, "1: another run of each state with schedstats on, for wakeups by"
-            " path and distance, and load balancing", ("sim",)),
+            " path and distance, and load balancing"),
     Setting("SEEDS", seeds, 0, "number of seeds (default: 10; sim-validate: 5); auto, or"
-            " auto:PERCENT:MOST: until the interval reaches 5 % to each side, 60 at most",
-            ("sim", "sim-validate")),
+            " auto:PERCENT:MOST: until the interval reaches 5 % to each side, 60 at most"),
     Setting("ROWS", words, (), "numbers of the rows of kit/sim/published.py to run (default: the short"
-            " ones)", ("sim-validate",)),
-    Setting("FIELDS", switch, False, "1: name the fields of the kernel's structures", ("sim",)),
-    Setting("WITHOUT", words, (), "parts of the cache model to switch off, to see what they change",
-            ("sim", "sim-validate")),
+            " ones)"),
+    Setting("FIELDS", switch, False, "1: name the fields of the kernel's structures"),
+    Setting("WITHOUT", words, (), "parts of the cache model to switch off, to see what they change"),
     Setting("SCALE", factors, (), "costs to multiply, NAME=FACTOR ...: llc, other_llc, other_socket, memory,"
-            " store", ("sim",)),
+            " store"),
     Setting("ROUND_NS", number(1, 100_000), 0, "how far the clocks of two CPUs may differ, in ns"
-            " (default: by the machine's size)", ("sim",)),
-    Setting("EXPERIMENTS", words, (), "rows of results/experiments.toml to run (default: all)", ("sim-all",)),
+            " (default: by the machine's size)"),
+    Setting("EXPERIMENTS", words, (), "rows of results/experiments.toml to run (default: all)"),
     Setting("SENSITIVITY", switch, False, "1: instead, run the rows that the table marks for it again, with"
-            " each cost 30 % higher and lower: does the sign hold?", ("sim-all",)),
-    Setting("TESTS", str, "", "arguments for pytest: a path, or -k EXPRESSION", TESTS),
+            " each cost 30 % higher and lower: does the sign hold?"),
+    Setting("TESTS", str, "", "arguments for pytest: a path, or -k EXPRESSION"),
 )
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 
@@ -226,7 +202,8 @@ def default(name_):
 
 def of(command):
     """The settings that a command takes, in the order of the table."""
-    return [setting for setting in SETTINGS if not setting.commands or command in setting.commands]
+    takes = ("KIT_BUILD", *COMMANDS[command].settings)
+    return [setting for setting in SETTINGS if setting.name in takes]
 
 
 def given(flags):
@@ -266,5 +243,6 @@ def command(args):
     """kit settings: print the table of all settings with the commands that take each; 0."""
     for setting in SETTINGS:
         print(text([setting])[0])
-        print(" " * 18 + (", ".join(setting.commands) or "all commands"))
+        takers = [one.name for one in COMMANDS.values() if setting.name in one.settings]
+        print(" " * 18 + (", ".join(takers) or "all commands"))
     return 0

@@ -6,14 +6,12 @@ import re
 import pytest
 
 from kit import settings
+from kit.commands import COMMANDS
 from kit.paths import ROOT, SERIES
 from kit.process import Error
 from kit.stack import patches
 
 PAGES = [ROOT / "README.md", ROOT / "results/NOTES.md", *sorted((ROOT / "docs").glob("*.md"))]
-TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.M))
-# Targets without settings of the kit.
-PLAIN = {"help", "settings", "deps", "clean", "distclean"}
 
 
 def links(text):
@@ -41,14 +39,12 @@ def commands(text):
 def wrong(words):
     """Say what is wrong with a command, or ""."""
     target, *rest = words
-    if target not in TARGETS:
-        return f"there is no target {target}"
-    names = [word.partition("=")[0] for word in rest if "=" in word]
-    if target not in PLAIN:
-        try:
-            settings.check(target, names, env={})
-        except Error as error:
-            return str(error)
+    if target not in COMMANDS:
+        return f"there is no command {target}"
+    try:
+        settings.check(target, [word.partition("=")[0] for word in rest if "=" in word], env={})
+    except Error as error:
+        return str(error)
     return ""
 
 
@@ -63,7 +59,7 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_exist(page):
-    """Each target is one of the Makefile's, and takes the settings that it is given."""
+    """Each command exists, and takes the settings that it is given."""
     found = commands(page.read_text())
     print(len(found))
     bad = {" ".join(words): wrong(words) for words in found if wrong(words)}

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which packages a target installs, and what is said where they cannot be installed."""
+"""The table of commands, which packages make installs for each, and what is said where it cannot."""
 
+import importlib.util
 import os
-import re
 import subprocess
 import sys
 
 import pytest
 
 from kit import __main__ as main
-from kit import process
+from kit import process, settings
+from kit.commands import COMMANDS
 from kit.paths import ROOT
 
 # What each of these must not make a user install.
@@ -19,7 +20,9 @@ NOT_FOR = {"boot": {"gcc-aarch64-linux-gnu", "python3-scipy", "sparse", "python3
            "report": {"git", "build-essential", "qemu-system-x86"},
            "kernel": {"qemu-system-x86", "python3-numpy"},
            "sim": {"sparse", "gcc-aarch64-linux-gnu", "python3-pytest"},
-           "test-fast": {"qemu-system-x86", "gcc-aarch64-linux-gnu"}}
+           "bench-host-dir": {"bc", "qemu-system-x86"},
+           "test-fast": {"qemu-system-x86", "busybox-static", "gcc-aarch64-linux-gnu", "pahole",
+                         "stress-ng", "rt-tests", "trace-cmd", "linux-perf"}}
 
 
 def tiers():
@@ -33,24 +36,24 @@ def tiers():
     return found
 
 
+def packages_of(*commands):
+    """The packages that these commands of the table need."""
+    return {name for command in commands for tier in COMMANDS[command].tiers for name in tiers()[tier]}
+
+
 def make(*words):
-    """What make -n prints of a target."""
+    """Run make in the repository, free of what is above it."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    return subprocess.run(["make", "-n", *words], cwd=ROOT, env=env, capture_output=True, text=True,
-                          check=True).stdout
-
-
-def tiers_of(*words):
-    """The tiers whose packages make would see to before a target; None if none."""
-    found = re.search(r"^SUDO=\S* sh kit/deps.sh (.*)$", make(*words), re.M)
-    return found and found[1].split()
+    done = subprocess.run(["make", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    print(done.stdout, done.stderr)
+    return done
 
 
 @pytest.fixture
 def system(tmp_path):
-    """A function that runs deps.sh for some tiers on a system with the given packages installed
+    """A function that runs deps.sh for some commands on a system with the given packages installed
     and programs there; give (exit status, output, calls of apt-get)."""
-    def run(*args, installed=(), programs=("dpkg-query", "apt-get"), sudo=""):
+    def run(*args, installed=(), programs=("dpkg-query", "apt-get"), sudo="", tiers=""):
         path = tmp_path / "bin"
         path.mkdir()
         for name in ("sh", "awk", "sed", "sort", "tr", "grep", "dirname", "env"):
@@ -62,9 +65,9 @@ def system(tmp_path):
         for name in programs:
             (path / name).write_text("#!/bin/sh\n" + scripts[name])
             (path / name).chmod(0o755)
-        done = subprocess.run(["/bin/sh", ROOT / "kit/deps.sh", *args], text=True,
-                              env={"PATH": str(path), "SUDO": sudo}, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
+        done = subprocess.run(["/bin/sh", ROOT / "kit/deps.sh", *args], text=True, stdin=subprocess.DEVNULL,
+                              env={"PATH": str(path), "SUDO": sudo, "TIERS": tiers},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         print(done.stdout)
         calls = tmp_path / "calls"
         said = calls.read_text().splitlines() if calls.exists() else []
@@ -74,24 +77,32 @@ def system(tmp_path):
 
 def test_nothing_is_missing(system):
     """Then apt is not called at all."""
-    assert system("tree", "report", installed=tiers()["tree"] + tiers()["report"]) == (0, "", [])
+    assert system("tree", "report", installed=packages_of("tree", "report")) == (0, "", [])
+
+
+def test_a_command_without_packages(system):
+    assert system("bench-host", "clean", programs=()) == (0, "", [])
 
 
 def test_what_is_missing_is_installed(system):
-    """That, and nothing of other tiers."""
-    status, _, calls = system("tree", "kernel", installed=[
-        name for name in tiers()["tree"] + tiers()["kernel"] if name not in ("bc", "git")])
+    """That, and nothing for other commands."""
+    status, _, calls = system("kernel", installed=packages_of("kernel") - {"bc", "git"})
     assert status == 0
     assert calls == ["-q update", "-q -y install --no-install-recommends bc git"]
 
 
+def test_commands_together(system):
+    _, _, calls = system("report", "deb")
+    assert set(calls[1].split()[4:]) == packages_of("report", "deb")
+
+
 def test_by_way_of_sudo(system):
-    status, _, calls = system("sim", programs=("dpkg-query", "apt-get", "sudo"), sudo="sudo")
-    assert status == 0 and calls[1].endswith(" python3-pyelftools")
+    status, _, calls = system(tiers="sim", programs=("dpkg-query", "apt-get", "sudo"), sudo="sudo")
+    assert status == 0 and calls[1].endswith("install --no-install-recommends python3-pyelftools")
 
 
 def test_without_sudo(system):
-    status, said, calls = system("sim", sudo="sudo")
+    status, said, calls = system(tiers="sim", sudo="sudo")
     assert status == 1 and calls == []
     assert "as root: apt-get install python3-pyelftools" in said
 
@@ -99,7 +110,7 @@ def test_without_sudo(system):
 @pytest.mark.parametrize("programs", [(), ("dpkg-query",)])
 def test_system_without_apt(system, programs):
     """The packages of each tier and the ways out, and make stops."""
-    status, said, calls = system("tree", "boot", programs=programs)
+    status, said, calls = system("boot", programs=programs)
     assert status == 1 and calls == []
     for words in ("  boot: busybox-static qemu-system-x86 rsync", "  tree: bzip2", "DEPS=0",
                   "docs/hosts.md"):
@@ -108,39 +119,49 @@ def test_system_without_apt(system, programs):
 
 
 def test_unknown_tier(system):
-    status, said, calls = system("boat")
+    status, said, calls = system(tiers="boat")
     assert status == 1 and calls == []
-    assert "no tier boat; there are: tree kernel boot torture report sim" in said
+    assert "no tier boat; there are: tree compile kernel boot" in said
 
 
-@pytest.mark.parametrize("target", sorted(NOT_FOR))
-def test_target_needs_no_more(target):
-    wanted = tiers_of(target)
-    packages = {name for tier in wanted for name in tiers()[tier]}
-    print(f"make {target}: tiers {' '.join(wanted)}: {len(packages)} packages")
-    assert wanted and not packages & NOT_FOR[target]
+@pytest.mark.parametrize("command", sorted(NOT_FOR))
+def test_command_needs_no_more(command):
+    print(f"make {command}: tiers {' '.join(COMMANDS[command].tiers)}: {len(packages_of(command))} packages")
+    assert packages_of(command) and not packages_of(command) & NOT_FOR[command]
 
 
-def test_every_target_names_its_tiers():
-    """A target that depends on deps names tiers that exist; no other one asks for packages."""
-    text = (ROOT / "Makefile").read_text()
-    for target, needs in re.findall(r"^([a-z-]+):(.*?)##", text, re.M):
-        wanted = tiers_of(target)
-        assert (wanted is not None) == ("deps" in needs or target == "deps"), target
-        assert set(wanted or ()) <= set(tiers()), target
-        assert wanted != [], f"{target} has no tiers_{target} in the Makefile"
-    assert set(tiers_of("deps")) == set(tiers()) - {"deb", "deb-test"} == set(tiers_of("test"))
+def test_the_table_names_what_exists():
+    """Modules, tiers and settings; and each tier and each setting is of use to a command."""
+    every = list(COMMANDS.values())
+    assert all(importlib.util.find_spec(one.module) for one in every if one.module)
+    assert {tier for one in every for tier in one.tiers} == set(tiers())
+    assert {name for one in every for name in one.settings} == {
+        one.name for one in settings.SETTINGS} - {"KIT_BUILD"}
+    assert set(COMMANDS["deps"].tiers) == set(COMMANDS["test"].tiers)
 
 
-def test_targets_together_and_none():
-    assert set(tiers_of("report", "sim")) == {"tree", "kernel", "boot", "report", "sim"}
-    assert tiers_of("deps", "TIERS=deb") == ["deb"]
-    assert tiers_of("boot", "DEPS=0") is None
+def test_make_runs_each_command():
+    """Packages first, then the kit; what the table has without a module is a rule of its own."""
+    shown = make("help").stdout
+    for one in COMMANDS.values():
+        assert f"  {one.name:<16}{one.help}\n" in shown
+        said = make("-n", one.name).stdout
+        assert (f"kit/deps.sh {one.name}\n/usr/bin/python3 -m kit {one.name}\n" in said) == bool(one.module)
+    assert "kit/deps.sh deb sim\n" in make("-n", "deb", "sim").stdout
+    assert "deps.sh" not in make("-n", "boot", "DEPS=0").stdout
+
+
+@pytest.mark.parametrize("name", ["nonsense", "tests", "results"])
+def test_no_such_command(name):
+    """Also where there is a directory of that name, and before a command in front of it runs."""
+    done = make("settings", name)
+    assert done.returncode and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and f"{name}: there is no such command; `make help`" in done.stderr
 
 
 @pytest.mark.parametrize("name, package, tier", [
     ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu", "cross"),
-    ("gcc", "build-essential", "kernel"), ("scipy", "python3-scipy", "report"),
+    ("gcc", "build-essential", "compile"), ("scipy", "python3-scipy", "report"),
     ("busybox", "busybox-static", "boot")])
 def test_message_names_package_and_tier(name, package, tier):
     text = process.missing(name)

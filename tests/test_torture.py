@@ -171,6 +171,7 @@ def selftests(monkeypatch, tmp_path):
     return tmp_path / "installed"
 
 
+@pytest.mark.boot
 def test_the_guest_can_read_the_list_of_programs(selftests):
     source = (GUEST / "torture/programs.c").read_text()
     words, lines = (int(re.search(rf"#define {name} (\d+)", source)[1]) for name in ("NR_WORDS", "NR_LINES"))
@@ -187,6 +188,7 @@ def test_the_guest_can_read_the_list_of_programs(selftests):
         assert path.lstrip("/") in files
 
 
+@pytest.mark.boot
 def test_each_stressor_does_something():
     """stress-ng exits with 0 if it knows a stressor and does not run it, as some as root."""
     for command in programs.stressors():
@@ -194,6 +196,7 @@ def test_each_stressor_does_something():
         assert "skipping" not in done.out and "No stress workers" not in done.out, command
 
 
+@pytest.mark.boot
 def test_programs_come_with_their_libraries(selftests):
     files = programs.files("debug")
     assert {"usr/bin/stress-ng", "usr/bin/cyclictest", "lib64/ld-linux-x86-64.so.2"} <= set(files)
@@ -206,6 +209,7 @@ def test_a_missing_program_is_named(selftests, monkeypatch):
         programs.files("debug")
 
 
+@pytest.mark.boot
 def test_a_missing_selftest_is_named(selftests):
     (selftests / "cgroup/test_cpuset").unlink()
     with pytest.raises(Error, match="BUILD=debug has no selftest cgroup/test_cpuset"):

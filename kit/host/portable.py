@@ -11,8 +11,8 @@ from kit.paths import BUILD, RESULTS, ROOT
 from kit.process import Error, say, sh
 from kit.results import store
 
-FILES = ("LICENSE", *(f"kit/{name}.py" for name in (
-    "__init__", "__main__", "features", "paths", "process", "settings",
+FILES = ("LICENSE", "commands.txt", *(f"kit/{name}.py" for name in (
+    "__init__", "__main__", "commands", "features", "paths", "process", "settings",
     *(f"host/{name}" for name in ("__init__", "calibrate", "facts", "knobs", "measure", "simulated", "slice",
                                   "workloads")),
     *(f"sim/{name}" for name in ("__init__", "workloads")),

@@ -19,6 +19,7 @@ import textwrap
 from pathlib import Path
 
 from kit import settings
+from kit.commands import COMMANDS
 from kit.features import FEATURES
 from kit.host import workloads as host
 from kit.paths import MACHINES, RESULTS, ROOT, SIMULATED, Series
@@ -115,7 +116,8 @@ def settings_of(*commands):
         return [[["setting", "what it is", "default"],
                  *([f"`{one.name}=`", one.help, f"`{one.default}`"
                     if isinstance(one.default, str) and one.default else ""]
-                   for one in settings.SETTINGS if set(one.commands) & set(commands)
+                   for one in settings.SETTINGS
+                   if any(one.name in COMMANDS[command].settings for command in commands)
                    and not one.help.startswith("set by"))]]
     return rows
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kit import apt, pinned, settings, toml
 from kit.paths import SERIES
-from kit.process import Error, git, lock, say, sh, warn
+from kit.process import Error, git, say, sh, warn
 
 DEBIAN = "Debian "
 
@@ -283,11 +283,3 @@ def _import(series, source, first) -> str:
         index.unlink()
         shutil.rmtree(part)
     return commit
-
-
-def command(args) -> int:
-    """kit base: fetch and import, without the patches."""
-    with lock(SERIES.work / "tree.lock"):
-        commit = ensure()
-    say(git(SERIES.linux, "log", "-1", "--format=%s: %h", commit).out.strip())
-    return 0
