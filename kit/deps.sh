@@ -55,5 +55,17 @@ if [ -n "${SUDO-}" ] && ! command -v "$SUDO" >/dev/null; then
 	exit 1
 fi
 echo "deps: installing$missing"
+# Scripts are not asked.
+if [ -t 0 ]; then
+	printf 'deps: go on? [Y/n] '
+	read -r answer || answer=n
+	case $answer in
+	'' | [Yy]*) ;;
+	*)
+		echo 'deps: nothing is installed; DEPS=0 runs the command without' >&2
+		exit 1
+		;;
+	esac
+fi
 ${SUDO-} apt-get -q update
 ${SUDO-} env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $missing

@@ -3,6 +3,7 @@
 
 import importlib.util
 import os
+import pty
 import subprocess
 import sys
 
@@ -52,8 +53,9 @@ def make(*words):
 @pytest.fixture
 def system(tmp_path):
     """A function that runs deps.sh for some commands on a system with the given packages installed
-    and programs there; give (exit status, output, calls of apt-get)."""
-    def run(*args, installed=(), programs=("dpkg-query", "apt-get"), sudo="", tiers=""):
+    and programs there; give (exit status, output, calls of apt-get). typed: what is typed, if its
+    stdin is a terminal."""
+    def run(*args, installed=(), programs=("dpkg-query", "apt-get"), sudo="", tiers="", typed=None):
         path = tmp_path / "bin"
         path.mkdir()
         for name in ("sh", "awk", "sed", "sort", "tr", "grep", "dirname", "env"):
@@ -65,7 +67,11 @@ def system(tmp_path):
         for name in programs:
             (path / name).write_text("#!/bin/sh\n" + scripts[name])
             (path / name).chmod(0o755)
-        done = subprocess.run(["/bin/sh", ROOT / "kit/deps.sh", *args], text=True, stdin=subprocess.DEVNULL,
+        stdin = subprocess.DEVNULL
+        if typed is not None:
+            keyboard, stdin = pty.openpty()
+            os.write(keyboard, typed.encode())
+        done = subprocess.run(["/bin/sh", ROOT / "kit/deps.sh", *args], text=True, stdin=stdin,
                               env={"PATH": str(path), "SUDO": sudo, "TIERS": tiers},
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         print(done.stdout)
@@ -84,11 +90,19 @@ def test_a_command_without_packages(system):
     assert system("bench-host", "clean", programs=()) == (0, "", [])
 
 
-def test_what_is_missing_is_installed(system):
-    """That, and nothing for other commands."""
-    status, _, calls = system("kernel", installed=packages_of("kernel") - {"bc", "git"})
-    assert status == 0
+@pytest.mark.parametrize("typed", [None, "\n", "y\n"])
+def test_what_is_missing_is_installed(system, typed):
+    """That, and nothing for other commands. Only on a terminal does it ask."""
+    status, said, calls = system("kernel", typed=typed,
+                                 installed=packages_of("kernel") - {"bc", "git"})
+    assert status == 0 and "deps: installing bc git\n" in said and ("go on?" in said) == bool(typed)
     assert calls == ["-q update", "-q -y install --no-install-recommends bc git"]
+
+
+@pytest.mark.parametrize("typed", ["n\n", "\4"])
+def test_no_is_an_answer(system, typed):
+    status, said, calls = system("kernel", typed=typed)
+    assert status == 1 and calls == [] and "nothing is installed; DEPS=0" in said
 
 
 def test_commands_together(system):
