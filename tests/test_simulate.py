@@ -148,8 +148,8 @@ def test_error_shows_the_last_lines_only(guests):
         "", "".join(f"line {n}\n" for n in range(100)), 1, True, 0)
     with pytest.raises(Error) as caught:
         simulate.run(SMALL, STACK, [task()], 1)
-    assert f"\nline {100 - simulate.LAST}\n" in str(caught.value)
-    assert f"line {99 - simulate.LAST}\n" not in str(caught.value)
+    assert f"\nline {100 - guest.LAST_PRINTED}\n" in str(caught.value)
+    assert f"line {99 - guest.LAST_PRINTED}\n" not in str(caught.value)
 
 
 def test_kernel_that_is_not_built(guests):

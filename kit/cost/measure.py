@@ -26,8 +26,6 @@ from kit.results import pages, store, tables, verdict
 from kit.vm import guest, initramfs, kernel, ktap, machine, qemu
 
 INSTRUMENT = "cost"
-# Lines of a guest's output that an Error shows.
-LAST = 10
 
 
 def measure(m, build, boot, size, state, stop=None):
@@ -44,17 +42,11 @@ def measure(m, build, boot, size, state, stop=None):
         "STATE": state.writes, "BLOCKS": blocks,
     }, timeout=plan.TIMEOUT, icount=True, userland="stack", kernel_args=boot.kernel_args, stop=stop,
         name=name)
-    tests = ktap.parse(result.ktap)
-    bad = result.failures() + tests.failures()
-    if bad:
-        raise Error("\n".join([f"{name}, on {build}:", *bad, *result.ktap.splitlines()[-LAST:]]))
-    found = {}
+    tests, found = ktap.parse(result.ktap), {}
     for figure in tests.figures["cost"]:
         found.setdefault(figure["row"], []).append(figure)
-    for row in boot.rows:
-        if len(found.get(row.name, ())) != blocks:
-            raise Error("\n".join([f"{name}, on {build}: no {row.name}:",
-                                   *result.ktap.splitlines()[-LAST:]]))
+    result.check(f"{name}, on {build}", tests, [f"no {row.name}" for row in boot.rows
+                                                if len(found.get(row.name, ())) != blocks])
     say(f"  {name}: {result.seconds:.0f} s")
     return found
 

@@ -62,12 +62,10 @@ def measure(m, build, state, row, size):
                        timeout=plan.TIMEOUT, icount=True, userland="stack",
                        kernel_args=boot.kernel_args, name=f"{m.name}-{build}-profile",
                        qemu_extra=["-plugin", f"{plugin()},out={out}"])
-    printed = ktap.parse(result.ktap).figures["cost"]
-    if result.failures() or not printed:
-        raise Error("\n".join([f"no profile of {row.name} on {build}:", *result.failures(),
-                               *result.ktap.splitlines()[-5:]]))
+    tests = ktap.parse(result.ktap)
+    result.check(f"the profile of {row.name} on {build}", tests)
     total = by_function(out.read_text(), *functions(build))
-    return {name: count / printed[0]["operations"] for name, count in total.items()}
+    return {name: count / tests.figures["cost"][0]["operations"] for name, count in total.items()}
 
 
 def table(base, other, names):

@@ -29,8 +29,6 @@ from kit.vm import guest, initramfs, kernel, ktap, machine, qemu
 SOURCES = ROOT / "plugins/sim"
 QEMU_SERIES = "10.0"
 TIMEOUT = 3600
-# Lines of a guest's output that an Error shows.
-LAST = 10
 # How far a CPU may get ahead of the next one, as a part of the shortest way between two caches.
 # Together with the block of code that it has begun, this must be less than that way, or a CPU keeps
 # using a line before others can ask for it.
@@ -210,13 +208,11 @@ def run(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windo
     }, timeout=TIMEOUT, userland=initramfs.SMALL, stop=stop, name=name, simulated=guest.Simulated(
         cpu_model(m), ",".join([str(plugin()), *(f"{k}={v}" for k, v in chosen.items())]), seed))
     tests = ktap.parse(result.ktap)
-    bad, values = result.failures() + tests.failures(), tests.figures["sim"]
+    values = tests.figures["sim"]
     lines = counted.read_text().splitlines() if counted.exists() else []
     planned = len(tasks) * len(windows.states)
-    if not bad and not len(values) == len(lines) == planned:
-        bad = [f"{planned} windows gave {len(values)} figures and {len(lines)} reports"]
-    if bad:
-        raise Error("\n".join([f"{name}:", *bad, *result.ktap.splitlines()[-LAST:]]))
+    result.check(name, tests, [] if len(values) == len(lines) == planned else [
+        f"{planned} windows gave {len(values)} figures and {len(lines)} reports"])
     statistics = schedstats.deltas(result.ktap) if windows.stats else []
     return [Region(figure["value"], json.loads(line),
                    {key: figure[key] for key in figure if key not in ("row", "value", "unit")}, statistics)

@@ -11,10 +11,10 @@ from collections import namedtuple
 from kit import settings
 from kit.cost import profile
 from kit.paths import BUILD, ROOT
-from kit.process import Error, say
+from kit.process import say
 from kit.results import tables
 from kit.trials import abuse
-from kit.vm import guest, kernel, machine
+from kit.vm import guest, kernel, ktap, machine
 
 SOURCE = ROOT / "plugins/irqsoff.c"
 # Functions that only take a lock for others, and one that each exec calls: sections count from the first exec on.
@@ -85,8 +85,7 @@ def measure(m, build, state, seed, found):
                        timeout=TIMEOUT, icount=True, userland="base", name=name,
                        kernel_args=[f"maxcpus={cpus}", "cpuhp.parallel=0"],
                        qemu_extra=["-plugin", f"{profile.plugin(SOURCE)},out={out},functions={listed}"])
-    if result.failures() or result.status:
-        raise Error("\n".join([f"irqsoff on {build}:", *result.failures(), *result.ktap.splitlines()[-5:]]))
+    result.check(f"irqsoff on {build}", ktap.parse(result.ktap))
     parse(out.read_text(), addresses, names, found)
 
 

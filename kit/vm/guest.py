@@ -21,7 +21,7 @@ from kit.vm import initramfs, kcsan, kernel, ktap, machine, qemu, splats
 POLL_SECONDS = 0.2
 # Seconds that a guest may take to power off after a panic or END.
 OFF_SECONDS = 20
-LAST_LINES = 25
+LAST_LINES, LAST_PRINTED = 25, 10
 
 # The guest's clock counts instructions of 2^shift ns, and the CPUs take turns on one thread: time in
 # the guest does not depend on the load of the host. Idle time is skipped, except at a prompt, where
@@ -79,6 +79,12 @@ class Result:
     def failures(self):
         """Return the reasons why the run failed; empty if it did not."""
         return self.problems + [f"splat on the console:\n{splat}" for splat in self.splats]
+
+    def check(self, what, tests, wrong=()):
+        """Error that names `what` if the run or one of its tests, ktap.Results, failed, or something else is wrong."""
+        wrong = self.failures() + tests.failures() or wrong
+        if wrong:
+            raise Error("\n".join([f"{what}:", *wrong, *self.ktap.splitlines()[-LAST_PRINTED:]]))
 
 
 def command(args):
