@@ -126,6 +126,16 @@ def test_figures_of_jobs():
     assert failures(f"{HEAD}1..1\n{bad}ok 1 it\nEND 0\n") == [f"not a figure: {bad.strip()}"]
 
 
+@pytest.mark.parametrize("kind,source", [("count", "main"), ("clock", "main"), ("windows", "races")])
+def test_figures_of_torture(kind, source):
+    """Its formats become figures with what printf() puts in."""
+    text = (GUEST / f"torture/{source}.c").read_text()
+    [line] = re.findall(rf'printf\("(# {{\\"figure\\": \\"{kind}\\".*)\\n"', text)
+    line = re.sub("%[a-z0-9.]+", "1", line.replace('\\"', '"'))
+    results = ktap.parse(f"{HEAD}1..1\n{line}\nok 1 it\nEND 0\n")
+    assert not results.failures() and len(results.figures[kind]) == 1
+
+
 @pytest.mark.parametrize("text,statuses", [
     (HEAD + "1..2\nnot ok 1 a # TODO later\nok 2 b # XFAIL why\nEND 0\n", ["xfail", "xfail"]),
     (HEAD + "1..2\nok 1 a # skip\nnot ok 2 b # SKIP why\nEND 0\n", ["skip", "skip"]),

@@ -16,12 +16,12 @@ from kit.vm import guest, kernel, machine, qemu
 
 GOOD = """TAP version 13
 1..2
-# count fork 10 2
-# count knob 3 0
-# guest seconds: 1.5
+# {"figure": "count", "name": "fork", "done": 10, "refused": 2}
+# {"figure": "count", "name": "knob", "done": 3, "refused": 0}
+# {"figure": "clock", "seconds": 1.5}
 ok 1 files
-# count fork 5 0
-# guest seconds: 2.0
+# {"figure": "count", "name": "fork", "done": 5, "refused": 0}
+# {"figure": "clock", "seconds": 2.0}
 ok 2 run
 END 0
 """
@@ -120,7 +120,9 @@ def test_half_of_the_cpus_can_do_without_a_tick(monkeypatch):
 
 def test_what_a_guest_skips_and_how_many_programs_ran(guests):
     guests += [result(GOOD.replace("END 0", "ok 3 kmemleak # SKIP the kernel lacks it\n"
-                                   "# count stress_ng 2 1\n# count selftest 1 0\nEND 0").replace("1..2", "1..3"))]
+                                   '# {"figure": "count", "name": "stress_ng", "done": 2, "refused": 1}\n'
+                                   '# {"figure": "count", "name": "selftest", "done": 1, "refused": 0}\n'
+                                   "END 0").replace("1..2", "1..3"))]
     totals = torture.run(None, "stack", 0, 1)
     assert totals.skipped == {"kmemleak (the kernel lacks it)"} and totals.programs() == 4 and not totals.failures
 

@@ -26,7 +26,9 @@ else
 fi
 part 2 run "$SEED" "$SECONDS"
 part 3 memory "$SEED" "$PROCESSES"
-[ ! -e "$KCSAN" ] || awk -F': ' '/^(setup_watchpoints|data_races):/ { print "# count", $1, $2, 0 }' "$KCSAN"
+[ ! -e "$KCSAN" ] || sed -En 's/^(setup_watchpoints|data_races): /name=\1 done=/p' "$KCSAN" | while read -r words; do
+	figure count $words refused=0
+done
 if [ -e "$KMEMLEAK" ]; then
 	check_kmemleak 4
 else

@@ -5,7 +5,7 @@
  * torture races SEED SECONDS CASE OUT  drive a known race; OUT is 1: with its protection taken out
  * torture memory SEED COUNT    start COUNT processes, fail allocations: is all memory given back?
  *
- * Each prints what it did as "# count NAME DONE REFUSED", what is wrong as "# wrong: ...", and
+ * Each prints what it did as figures for kit/vm/ktap.py, what is wrong as "# wrong: ...", and
  * returns 1 if something is. All random numbers come from SEED.
  */
 #define _GNU_SOURCE
@@ -220,7 +220,8 @@ static void print_counts(void)
 		unsigned long done = shared->done[i], refused = shared->refused[i];
 
 		if (done || refused)
-			printf("# count %s %lu %lu\n", names[i], done, refused);
+			printf("# {\"figure\": \"count\", \"name\": \"%s\", \"done\": %lu, \"refused\": %lu}\n",
+			       names[i], done, refused);
 	}
 }
 
@@ -254,6 +255,6 @@ int main(int argc, char **argv)
 	else
 		errx(2, "torture: no such part: %s", argv[1]);
 	print_counts();
-	printf("# guest seconds: %.1f\n", now() - begin);
+	printf("# {\"figure\": \"clock\", \"seconds\": %.1f}\n", now() - begin);
 	return result;
 }

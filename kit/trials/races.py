@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kit import settings
 from kit.process import Error, say
-from kit.vm import guest, kernel, machine, splats
+from kit.vm import guest, kernel, ktap, machine, splats
 
 BUILD = "races"
 # Of the guest's clock, in each guest.
@@ -95,8 +95,8 @@ def outcome(case, result):
     wrong += [line for line in said if line.startswith("# wrong: ")]
     if not ended or ended[1]:
         wrong += [*result.problems, "no result"]
-    passed = re.search(r"^# passed (\d+)$", "\n".join(said), re.MULTILINE)
-    return Outcome(int(passed[1]) if passed else 0, found.removeprefix("# wrong: "), wrong[0] if wrong else "")
+    passed = sum(one["passed"] for one in ktap.parse("\n".join(said)).figures["windows"])
+    return Outcome(passed, found.removeprefix("# wrong: "), wrong[0] if wrong else "")
 
 
 def judge(case, inside, without):

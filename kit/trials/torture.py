@@ -9,7 +9,6 @@ programs try.
 """
 
 import random
-import re
 import sys
 import time
 from dataclasses import dataclass, field
@@ -33,9 +32,6 @@ PROCESS_TIMEOUT = 0.25
 # Bits of the base that decide which of our code runs.
 BASE_FEATURES = ("TTWU_QUEUE", "SIS_UTIL", "UTIL_EST", "DELAY_DEQUEUE", "NEXT_BUDDY")
 
-_COUNT = re.compile(r"# count (\w+) (\d+) (\d+)$", re.MULTILINE)
-_SECONDS = re.compile(r"# guest seconds: ([\d.]+)$", re.MULTILINE)
-
 
 @dataclass
 class Totals:
@@ -57,13 +53,13 @@ class Totals:
     def add(self, result):
         """Add the guest.Result of one guest, and return its failures."""
         self.guests += 1
-        for name, done, refused in _COUNT.findall(result.ktap):
-            before = self.counts.get(name, (0, 0))
-            self.counts[name] = (before[0] + int(done), before[1] + int(refused))
-        self.guest_seconds += sum(map(float, _SECONDS.findall(result.ktap)))
+        tests = ktap.parse(result.ktap)
+        for one in tests.figures["count"]:
+            before = self.counts.get(one["name"], (0, 0))
+            self.counts[one["name"]] = (before[0] + one["done"], before[1] + one["refused"])
+        self.guest_seconds += sum(one["seconds"] for one in tests.figures["clock"])
         self.splats += len(result.splats)
         self.elsewhere += result.elsewhere
-        tests = ktap.parse(result.ktap)
         self.skipped |= {f"{path} ({test.reason})" for path, test in tests.leaves() if test.status == ktap.SKIP}
         failures = result.failures() + tests.failures()
         if failures:
