@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * abuse victims SECONDS        measure how late the threads of three processes wake up, and print of each
- *                              "KIND WAKEUPS MEDIAN P99 MAX GATE": us, and the gate of its preferred LLC
+ *                              NAME=VALUE...: times in us, and the gate of its preferred LLC
  * abuse attack KIND THREADS    until killed, load that many CPUs in a way that may delay the victims
  *
  * All attackers but the controls run as the user nobody.
@@ -219,8 +219,8 @@ static void victim(const struct kind *kind)
 	qsort(lateness_us, count, sizeof(*lateness_us), compare);
 	find_gate(gate);
 	/* One write: others print as well. */
-	dprintf(STDOUT_FILENO, "%s %u %.1f %.1f %.1f %s\n", kind->name, count, lateness_us[count / 2],
-		lateness_us[count * 99ull / 100], lateness_us[count - 1], gate);
+	dprintf(STDOUT_FILENO, "victim=%s wakeups=%u median=%.1f p99=%.1f max=%.1f gate=%s\n", kind->name,
+		count, lateness_us[count / 2], lateness_us[count * 99ull / 100], lateness_us[count - 1], gate);
 	_exit(0);
 }
 

@@ -37,8 +37,11 @@ cell() {
 	fi
 	before=$(used)
 	(echo 0 > $CGROUP/victim/cgroup.procs && exec abuse victims "$SECONDS") > /tmp/lines || exit
-	sed "s/^/# lateness $1 $2 $3 $4 /" /tmp/lines
-	echo "$before $(used)" | awk -v what="$1 $2 $3 $4" '{ printf "# load %s %.1f\n", what, ($3 - $1) / 1000 / ($4 - $2) }'
+	of="attacker=$1 place=$2 state=$3 repeat=$4"
+	while read -r words; do
+		figure lateness $of $words
+	done < /tmp/lines
+	figure load $of "cpus=$(echo "$before $(used)" | awk '{ printf "%.1f", ($3 - $1) / 1000 / ($4 - $2) }')"
 	if [ "$pid" ]; then
 		kill -0 $pid || { echo "# the attacker $1 has ended"; exit 1; }
 		empty $where

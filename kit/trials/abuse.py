@@ -7,7 +7,6 @@ order, in one boot. Harm is what both orders show; it is reported and is no fail
 not measured, or a control that the measurement does not see.
 """
 
-import re
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
@@ -51,10 +50,6 @@ LEAST_WAKEUPS = 101
 # What a control has to raise the p99 of a victim alone to, in us, and by what factor.
 CONTROL_RATIO, CONTROL_US = 3, 1000
 
-_LATENESS = re.compile(r"# lateness (\w+) (\w+) (\w+) (\d) (\w+) (\d+) ([\d.]+) ([\d.]+) ([\d.]+) (\w+)$",
-                       re.MULTILINE)
-_LOAD = re.compile(r"# load (\w+) (\w+) (\w+) (\d) ([\d.]+)$", re.MULTILINE)
-
 
 @dataclass(frozen=True)
 class Row:
@@ -64,20 +59,10 @@ class Row:
     place: str
 
 
-@dataclass(frozen=True)
-class Lateness:
-    """How late a victim's threads woke up, in us, and the gate of its preferred LLC at the end."""
-    wakeups: int
-    median: float
-    p99: float
-    max: float
-    gate: str
-
-
 @dataclass
 class Measured:
-    """What a guest measured: {Row: {(state, repeat): Lateness}}, and the CPUs in use by victim and attacker,
-    {(attacker, place): {(state, repeat): CPUs}}."""
+    """What a guest measured: how late a victim's threads woke up, {Row: {(state, repeat): figure of guest/abuse.c}},
+    and the CPUs in use by victim and attacker, {(attacker, place): {(state, repeat): CPUs}}."""
     lateness: dict
     load: dict
 
@@ -88,14 +73,13 @@ def rows():
     return [Row(victim, *cell) for victim in VICTIMS for cell in cells]
 
 
-def parse(text):
-    """What a guest's output has of measurements; a Measured."""
+def parse(figures):
+    """What a guest measured, of the figures of its ktap.Results; a Measured."""
     lateness, load = defaultdict(dict), defaultdict(dict)
-    for attacker, place, state, repeat, victim, wakeups, median, p99, most, gate in _LATENESS.findall(text):
-        lateness[Row(victim, attacker, place)][state, int(repeat)] = Lateness(
-            int(wakeups), float(median), float(p99), float(most), gate)
-    for attacker, place, state, repeat, cpus in _LOAD.findall(text):
-        load[attacker, place][state, int(repeat)] = float(cpus)
+    for one in figures["lateness"]:
+        lateness[Row(one["victim"], one["attacker"], one["place"])][one["state"], one["repeat"]] = one
+    for one in figures["load"]:
+        load[one["attacker"], one["place"]][one["state"], one["repeat"]] = one["cpus"]
     return Measured(dict(lateness), dict(load))
 
 
@@ -107,7 +91,7 @@ def missing(measured):
     for row, state in wanted:
         for repeat in REPEATS:
             cell = measured.lateness.get(row, {}).get((state, repeat))
-            wakeups = cell.wakeups if cell else 0
+            wakeups = cell["wakeups"] if cell else 0
             # A control may keep the victim from running.
             if wakeups < (1 if row.attacker in CONTROLS else LEAST_WAKEUPS):
                 lines.append(f"missing: {row.victim}, {row.attacker}, {row.place} cgroup, {state}, run {repeat}:"
@@ -125,7 +109,7 @@ def missing(measured):
 
 def p99(measured, row, state):
     """The p99 of both runs of a row in a state."""
-    return [measured.lateness[row][state, repeat].p99 for repeat in REPEATS]
+    return [measured.lateness[row][state, repeat]["p99"] for repeat in REPEATS]
 
 
 def harm(measured):
@@ -228,8 +212,9 @@ def command(args):
     threads = settings.get("THREADS") or m.cpus // 2
     seconds = SHORT_SECONDS if settings.get("SHORT") else SECONDS
     result = run(m, build, threads, seconds, follow=say)
-    measured = parse(result.ktap)
-    wrong = result.failures() + ktap.parse(result.ktap).failures() + missing(measured)
+    tests = ktap.parse(result.ktap)
+    measured = parse(tests.figures)
+    wrong = result.failures() + tests.failures() + missing(measured)
     if not wrong:
         print(*table(measured), *overall(measured), *harm_lines(measured), sep="\n")
     for line in wrong:
