@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The page of `make boot`: what does not hold is found, on made-up output of a guest."""
 
+import json
 import re
 
 import pytest
@@ -24,18 +25,20 @@ FIGURES = {"TTWU_QUEUE_L2": (1.5, 99, "% queued"), "TTWU_QUEUE_L2_ON_CPU": (0, 8
 TESTS = list(dict.fromkeys(feature.test for feature in FEATURES))
 
 
+def figure(kind, **fields):
+    """Return the line of a figure."""
+    return "# " + json.dumps({"figure": kind, **fields})
+
+
 def stream(m, figures=FIGURES, skip=None, **changes):
     """Return what boot.sh prints on a machine without faults; changes: lines by their beginning."""
-    lines = ["TAP version 13", f"1..{1 + len(TESTS) + len(FEATURES)}", f"# release {RELEASE}"]
+    lines = ["TAP version 13", f"1..{1 + len(TESTS) + len(FEATURES)}", figure("kernel", release=RELEASE)]
     for cpu in m.expected():
-        l2, llc = (demo.ranges([other.cpu for other in m.expected() if other.active
-                                and getattr(other, what) == getattr(cpu, what)])
-                   if cpu.active else "-" for what in ("l2", "llc"))
-        lines.append(f"# cpu {cpu.cpu} l2={l2} llc={llc} node={cpu.node}")
-        lines.append(f"# group {cpu.cpu} {cpu.group}")
+        lines.append(figure("cpu", cpu=cpu.cpu, l2=cpu.l2, llc=cpu.llc, node=cpu.node))
+        lines.append(figure("group", cpu=cpu.cpu, group=cpu.group))
     lines.append("ok 1 rubbish")
     for number, feature in enumerate(FEATURES, 2):
-        lines += [f"# state {feature.name} {feature.default}", f"ok {number} toggle {feature.name}"]
+        lines += [figure("state", feature=feature.name, state=feature.default), f"ok {number} toggle {feature.name}"]
     number = 1 + len(FEATURES)
     for test in TESTS:
         number += 1
@@ -71,19 +74,26 @@ def test_all_held(name):
     assert text.endswith("All checks passed.")
 
 
+# The beginnings of lines.
+GROUP_3, CPU_9, SIS_FAST = (f'# {{"figure": "{what},' for what in (
+    'group", "cpu": 3', 'cpu", "cpu": 9', 'state", "feature": "SIS_FAST"'))
+
+
 @pytest.mark.parametrize("changes,part", [
-    ({"# group 3 ": "# group 3 3"}, "CPU 3: L2 group 3, by the machine file 2"),
-    ({"# group 3 ": ""}, "CPU 3: L2 group None"),
-    ({"# cpu 9 ": "# cpu 9 l2=8-9 llc=0-15 node=0"}, "CPU 9: LLC 0, by the machine file 8"),
-    ({"# cpu 9 ": "# cpu 9 l2=8-9 llc=8-15 node=1"}, "CPU 9: node 1, by the machine file 0"),
-    ({"# cpu 9 ": "# cpu 9 l2=9 llc=8-15 node=0"}, "CPU 9: L2 9, by the machine file 8"),
-    ({"# cpu 9 ": "# cpu 9 l2=- llc=- node=0"}, "CPU 9: LLC -1, by the machine file 8"),
-    ({"# cpu 15 ": ""}, "the kernel has 15 CPUs, the machine file 16"),
-    ({"# state SIS_FAST": "# state SIS_FAST on"}, "SIS_FAST is on at boot, not off"),
-    ({"# state SIS_FAST": "# state SIS_FAST missing"}, "SIS_FAST is missing at boot"),
+    ({GROUP_3: figure("group", cpu=3, group=3)}, "CPU 3: L2 group 3, by the machine file 2"),
+    ({GROUP_3: ""}, "CPU 3: L2 group None"),
+    ({CPU_9: figure("cpu", cpu=9, l2=8, llc=0, node=0)}, "CPU 9: LLC 0, by the machine file 8"),
+    ({CPU_9: figure("cpu", cpu=9, l2=8, llc=8, node=1)}, "CPU 9: node 1, by the machine file 0"),
+    ({CPU_9: figure("cpu", cpu=9, l2=9, llc=8, node=0)}, "CPU 9: L2 9, by the machine file 8"),
+    ({CPU_9: figure("cpu", cpu=9, l2=-1, llc=-1, node=0)}, "CPU 9: LLC -1, by the machine file 8"),
+    ({CPU_9: ""}, "the kernel has 15 CPUs, the machine file 16"),
+    ({SIS_FAST: figure("state", feature="SIS_FAST", state="on")}, "SIS_FAST is on at boot, not off"),
+    ({SIS_FAST: figure("state", feature="SIS_FAST", state="missing")}, "SIS_FAST is missing at boot"),
+    ({SIS_FAST: ""}, "SIS_FAST is missing at boot"),
     ({"ok 2 toggle": "not ok 2 toggle TTWU_QUEUE_L2"}, "not ok: toggle TTWU_QUEUE_L2"),
     ({"ok 1 rubbish": "not ok 1 rubbish"}, "not ok: rubbish"),
-    ({"# release": "# release 6.12.1-other"}, "kernel 6.12.1-other, not 6.12.1-name"),
+    ({'# {"figure": "kernel"': figure("kernel", release="6.12.1-other")}, "kernel 6.12.1-other, not 6.12.1-name"),
+    ({'# {"figure": "kernel"': ""}, "the guest runs kernel of no known name"),
     ({"ok 6 ": "not ok 6 selftests: sched: sis_fast"}, "not ok: selftests: sched: sis_fast"),
     ({"END": ""}, "no END line"),
 ])

@@ -1,37 +1,32 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # The job of `make boot`: print the topology as the kernel sees it, switch each feature (FEATURES)
-# both ways, and run the selftests (TESTS) that print a figure for each. kit/vm/demo.py reads the lines
-# that begin with "# release", "# cpu", "# group" and "# state".
+# both ways, and run the selftests (TESTS) that print a figure for each. A CPU's L2 and LLC are named
+# after the first CPU of each.
 
 . /lib.sh
-
-# The list of CPUs in a file of sysfs, or "-" if the file is not there.
-list_in() {
-	value=-
-	[ -r "$1" ] && read -r value < "$1"
-}
 
 topology() {
 	for dir in /sys/devices/system/cpu/cpu[0-9]*; do
 		cpu=${dir##*/cpu}
-		node=-
+		node=-1 l2=-1 llc=-1
 		for link in "$dir"/node[0-9]*; do
 			[ -e "$link" ] && node=${link##*/node}
 		done
-		l2=- llc=-
 		for index in "$dir"/cache/index[0-9]*; do
-			list_in "$index/level"
-			case $value in
-			2) list_in "$index/shared_cpu_list" && l2=$value ;;
-			3) list_in "$index/shared_cpu_list" && llc=$value ;;
+			[ -r "$index/shared_cpu_list" ] || continue
+			read -r level < "$index/level"
+			read -r cpus < "$index/shared_cpu_list"
+			case $level in
+			2) l2=${cpus%%[-,]*} ;;
+			3) llc=${cpus%%[-,]*} ;;
 			esac
 		done
-		echo "# cpu $cpu l2=$l2 llc=$llc node=$node"
+		figure cpu cpu="$cpu" l2="$l2" llc="$llc" node="$node"
 	done
 	[ -r /sys/kernel/debug/sched/l2_groups ] || return
 	while read -r cpu group; do
-		[ "$cpu" = cpu ] || echo "# group $cpu $group"
+		[ "$cpu" = cpu ] || figure group cpu="$cpu" group="$group"
 	done < /sys/kernel/debug/sched/l2_groups
 }
 
@@ -73,14 +68,14 @@ features=$#
 set -- $TESTS
 echo "TAP version 13"
 echo "1..$((1 + features + $#))"
-echo "# release $(uname -r)"
+figure kernel release="$(uname -r)"
 topology
 rubbish
 result 1 $? rubbish
 number=1
 for name in $FEATURES; do
 	number=$((number + 1))
-	echo "# state $name $(feature "$name")"
+	figure state feature="$name" state="$(feature "$name")"
 	toggle "$name"
 	result $number $? "toggle $name"
 done

@@ -51,7 +51,7 @@ def page(m, release, result):
     tests = ktap.parse(result.ktap)
     notes = [note for test in tests.tests for note in test.notes()]
     problems = result.failures() + tests.failures()
-    said = _first(notes, r"release (\S+)$")
+    [said] = [one["release"] for one in tests.figures["kernel"]] or [None]
     if said != release:
         problems.append(f"the guest runs kernel {said or 'of no known name'}, not {release}")
 
@@ -59,7 +59,7 @@ def page(m, release, result):
              *textwrap.wrap(f"Machine   {m.name}: {m.description}", WIDTH,
                             subsequent_indent=" " * 10),
              f"          {_cpus(m)}, {m.memory_mib} MiB, up and measured in {result.seconds:.0f} s",
-             "", *_topology(m, notes, problems), "",
+             "", *_topology(m, tests.figures, problems), "",
              "Scheduler features of the stack (/sys/kernel/debug/sched/features)", ""]
     for feature in FEATURES:
         lines += [*_feature(m, feature, tests, notes, problems), ""]
@@ -81,33 +81,14 @@ def _cpus(m):
     return f"{m.cpus} CPUs" + (f", {inactive} of them switched off (nosmt)" if inactive else "")
 
 
-def _first(notes, pattern):
-    """Return the first group of the first note that matches, or None."""
-    for note in notes:
-        match = re.match(pattern, note)
-        if match:
-            return match[1]
-    return None
-
-
 def _passed(tests, name):
     return any(test.name == name and test.status == ktap.OK for test in tests.tests)
 
 
-def _topology(m, notes, problems):
+def _topology(m, figures, problems):
     """Compare the guest's topology with the machine file; return the lines of the table."""
-    seen = {}
-    groups = {}
-    for note in notes:
-        match = re.match(r"cpu (\d+) l2=(\S+) llc=(\S+) node=(\S+)$", note)
-        if match:
-            # An inactive CPU has no list; otherwise the first CPU of the list is the id.
-            l2, llc = (-1 if text == "-" else int(re.split("[-,]", text)[0])
-                       for text in match.group(2, 3))
-            seen[int(match[1])] = (l2, llc, int(match[4]) if match[4] != "-" else -1)
-        match = re.match(r"group (\d+) (-?\d+)$", note)
-        if match:
-            groups[int(match[1])] = int(match[2])
+    seen = {one["cpu"]: (one["l2"], one["llc"], one["node"]) for one in figures["cpu"]}
+    groups = {one["cpu"]: one["group"] for one in figures["group"]}
     wrong = []
     expected = m.expected()
     if len(seen) != len(expected):
@@ -151,7 +132,7 @@ def ranges(cpus):
 
 def _feature(m, feature, tests, notes, problems):
     """Check one feature; return its lines of the page."""
-    state = _first(notes, rf"state {feature.name} (\w+)$") or "missing"
+    [state] = [one["state"] for one in tests.figures["state"] if one["feature"] == feature.name] or ["missing"]
     if state != feature.default:
         problems.append(f"{feature.name} is {state} at boot, not {feature.default}")
     toggled = _passed(tests, f"toggle {feature.name}")
