@@ -3,7 +3,10 @@
 
 import ast
 import graphlib
+import sys
 
+from kit import process
+from kit.commands import COMMANDS
 from kit.paths import ROOT
 
 # From the bottom to the top: "" is kit/ itself.
@@ -11,7 +14,8 @@ LAYERS = ("", "stack", "vm", "results", "cost", "sim", "host", "trials", "pages"
 
 
 def modules(top):
-    """Give {module of the kit below `top`: the modules of the kit that it imports, anywhere in it}."""
+    """Give {module of the kit below `top`: what it imports, anywhere in it: modules of the kit, and the
+    names of packages that are not Python's own}."""
     paths = {".".join(path.relative_to(top).with_suffix("").parts): path for path in sorted((top / "kit").rglob("*.py"))}
     found = {}
     for name, path in paths.items():
@@ -22,12 +26,25 @@ def modules(top):
                 names |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
             elif isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
-        found[name] = names & set(paths)
+        packages = {other.partition(".")[0] for other in names} - {"kit"} - sys.stdlib_module_names
+        found[name] = names & set(paths) | packages
     return found
 
 
+def reached(found, module):
+    """Give all that a module imports, and what that imports, from {module: imports}."""
+    seen, left = set(), [module]
+    while left:
+        name = left.pop()
+        left += found.get(name, set()) - seen
+        seen.add(name)
+    return seen
+
+
 def layer(module):
-    """The place of a module in LAYERS; ValueError if its package is in none."""
+    """The place of a module in LAYERS, below all for a package of others; ValueError if it is in none."""
+    if not module.startswith("kit."):
+        return -1
     return LAYERS.index(module.split(".")[1] if module.count(".") > 1 else "")
 
 
@@ -56,3 +73,13 @@ def test_upward_imports_and_circles_are_found(tmp_path):
     first, second = faults(modules(tmp_path))
     assert first == "kit.stack.a imports kit.vm.b, which is above it"
     assert "kit.vm.b -> kit.vm.c" in second or "kit.vm.c -> kit.vm.b" in second
+
+
+def test_packages_of_what_each_command_imports_are_installed():
+    found, lacking = modules(ROOT), []
+    for command in COMMANDS.values():
+        # A command without tiers installs nothing, and does with what is there.
+        packages = [name for name in reached(found, command.module) if not name.startswith("kit.")]
+        lacking += [f"make {command.name}: {process.missing(name)}" for name in sorted(filter(None, packages))
+                    if command.tiers and process.missing(name).partition("TIERS=")[2].split()[0] not in command.tiers]
+    assert lacking == []
