@@ -32,6 +32,11 @@ selftest() {
 	esac
 }
 
+# result NUMBER STATUS NAME: print the result of a test.
+result() {
+	[ "$2" = 0 ] && echo "ok $1 $3" || echo "not ok $1 $3"
+}
+
 # feature NAME: print on or off, or missing.
 feature() {
 	read -r all < "$FEATURES_FILE"

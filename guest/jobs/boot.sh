@@ -58,11 +58,6 @@ rubbish() {
 	[ "$before" = "$after" ]
 }
 
-# result NUMBER STATUS NAME
-result() {
-	[ "$2" = 0 ] && echo "ok $1 $3" || echo "not ok $1 $3"
-}
-
 set -- $FEATURES
 features=$#
 set -- $TESTS

@@ -9,11 +9,6 @@
 # noisy because this script polls.
 LONG="NOISY=1 FULL=1 FEATURES=SIS_FAST WORKLOADS=hackbench/threads-pipe-2"
 
-# result NUMBER STATUS NAME
-result() {
-	[ "$2" = 0 ] && echo "ok $1 $3" || echo "not ok $1 $3"
-}
-
 say() {
 	while IFS= read -r line; do
 		echo "# $line"
