@@ -67,5 +67,10 @@ if [ -t 0 ]; then
 		;;
 	esac
 fi
-${SUDO-} apt-get -q update
-${SUDO-} env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $missing
+# A source that is not Debian's may fail. What is missing is asked for all the same.
+${SUDO-} apt-get -q update ||
+	echo 'deps: the package lists are not updated; trying with those that are there' >&2
+${SUDO-} env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $missing || {
+	echo "deps: not installed; as root: apt-get update, apt-get install$missing" >&2
+	exit 1
+}

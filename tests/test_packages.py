@@ -54,8 +54,9 @@ def make(*words):
 def system(tmp_path):
     """A function that runs deps.sh for some commands on a system with the given packages installed
     and programs there; give (exit status, output, calls of apt-get). typed: what is typed, if its
-    stdin is a terminal."""
-    def run(*args, installed=(), programs=("dpkg-query", "apt-get"), sudo="", tiers="", typed=None):
+    stdin is a terminal; fails: what apt-get cannot do."""
+    def run(*args, installed=(), programs=("dpkg-query", "apt-get"), sudo="", tiers="", typed=None,
+            fails="nothing"):
         path = tmp_path / "bin"
         path.mkdir()
         for name in ("sh", "awk", "sed", "sort", "tr", "grep", "dirname", "env"):
@@ -63,7 +64,8 @@ def system(tmp_path):
         scripts = {
             "dpkg-query": "".join(f"echo installed {name}\n" for name in installed)
                           + "echo not-installed bc\nexit 1\n",
-            "apt-get": f'echo "$@" >> {tmp_path}/calls\n', "sudo": 'exec "$@"\n'}
+            "apt-get": f'echo "$@" >> {tmp_path}/calls\ncase " $* " in *" {fails} "*) exit 100;; esac\n',
+            "sudo": 'exec "$@"\n'}
         for name in programs:
             (path / name).write_text("#!/bin/sh\n" + scripts[name])
             (path / name).chmod(0o755)
@@ -119,6 +121,14 @@ def test_without_sudo(system):
     status, said, calls = system(tiers="sim", sudo="sudo")
     assert status == 1 and calls == []
     assert "as root: apt-get install python3-pyelftools" in said
+
+
+@pytest.mark.parametrize("fails, wanted", [("update", 0), ("install", 1)])
+def test_apt_that_fails(system, fails, wanted):
+    """A source that cannot be read does not keep Debian's packages from being installed."""
+    status, said, calls = system(tiers="sim", fails=fails)
+    assert status == wanted and len(calls) == 2
+    assert ("not installed; as root: apt-get update, apt-get install python3-pyelftools" in said) == bool(wanted)
 
 
 @pytest.mark.parametrize("programs", [(), ("dpkg-query",)])
