@@ -3,11 +3,14 @@
 
 import fcntl
 import os
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +19,8 @@ from pathlib import Path
 PACKAGES = Path(__file__).resolve().parent.parent / "packages.txt"
 TAIL = 20
 GRACE = 5
+# Seconds between two lines of progress where there is no terminal to draw on.
+QUIET = 60
 
 
 class Error(Exception):
@@ -165,6 +170,52 @@ def git(where, *args, env=None, **options) -> Done:
     # Without a global configuration, safe.directory is the only way to use another user's build/.
     return sh(["git", "-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null", *args],
               cwd=where, env=clean | (env or {}), **{"capture": True, **options})
+
+
+class Progress:
+    """Shows how many files a command has done, as the `progress` of sh(): on one line of a terminal, else
+    on a new line every QUIET seconds. what: names the work; pattern: matches the output's line for a file, with
+    its name as group 1; total: the number of files, if it is known."""
+
+    def __init__(self, what, pattern, total=0):
+        self.what, self.pattern, self.total = what, re.compile(pattern), f" of {total}" if total else ""
+        self.files, self.started = 0, time.monotonic()
+        self.terminal, self.shown = sys.stdout.isatty(), 0.0
+
+    def __call__(self, line):
+        """Count one line of output."""
+        match = self.pattern.match(line)
+        if not match:
+            if "warning:" in line:
+                self.end()
+                warn(line)
+            return
+        self.files += 1
+        elapsed = time.monotonic() - self.started
+        if elapsed - self.shown < (0.1 if self.terminal else QUIET):
+            return
+        self.shown = elapsed
+        text = f"{self.what}: {self.files}{self.total} files, {elapsed:.0f} s"
+        if self.terminal:
+            width = shutil.get_terminal_size().columns - 1
+            print("\r" + f"{text}  {match[1]}"[:width].ljust(width), end="", flush=True)
+        else:
+            say(text)
+
+    def end(self):
+        """Clear the terminal's line."""
+        if self.terminal:
+            print("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r", end="", flush=True)
+
+
+def room(path, gigabytes, what):
+    """Raise Error if there is less space than that on the disk for the file or directory `path`, which need
+    not exist. what: names what needs it."""
+    there = next(parent for parent in (path, *path.parents) if parent.exists())
+    free = shutil.disk_usage(there).free / 1e9
+    if free < gigabytes:
+        raise Error(f"{what} needs {gigabytes:.1f} GB of disk space in {there}, and {free:.1f} GB are free."
+                    "\nKIT_BUILD= names another directory for all output")
 
 
 @contextmanager

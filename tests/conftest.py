@@ -236,4 +236,6 @@ def toy(tmp_path, monkeypatch):
     monkeypatch.delenv("LINUX", raising=False)
     # No archive has a toy, so none is asked for it.
     monkeypatch.setattr(apt, "here", lambda: False)
+    for name in ("SPACE", "SPACE_AGAIN"):
+        monkeypatch.setattr(base, name, 0)
     return Toy(tmp_path)

@@ -4,6 +4,7 @@
 import dataclasses
 import shutil
 import tarfile
+from types import SimpleNamespace
 
 import pytest
 
@@ -157,6 +158,33 @@ def test_bad_linux_is_refused(toy):
             patches.tree(toy.series, linux)
         assert not toy.linux.exists()
         print(str(caught.value).splitlines()[0])
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("full", [True, False])
+def test_import_that_fails_leaves_nothing(toy, monkeypatch, first, full):
+    """Such as on a full disk, on which it would be what fills it."""
+    if not first:
+        patches.tree(toy.series, toy.source)
+    before = sorted(toy.series.work.rglob("*")) if not first else []
+
+    def fail(source, directory):
+        (directory / "Makefile").write_text("half of it")
+        if full:
+            monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+        raise Error("tar: Cannot write")
+    monkeypatch.setattr(base, "unpack", fail)
+    with pytest.raises(Error, match="the disk of .* was full while directory 9" if full else "tar: Cannot write"):
+        base.ensure(toy.series, base.Source("directory 9", toy.source))
+    assert sorted(toy.series.work.rglob("*")) == before
+
+
+def test_space_is_asked_for_before_it_is_fetched(toy, monkeypatch):
+    monkeypatch.setattr(base, "SPACE", 3.5)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3.4e9))
+    with pytest.raises(Error, match="the tree of Debian 6.12.1-1 needs 3.5 GB of disk space in .*, and 3.4 GB are"):
+        patches.tree(toy.series)
+    assert list(toy.series.work.iterdir()) == [toy.series.work / "tree.lock"]
 
 
 def test_interrupted_import_is_not_believed(toy, monkeypatch):

@@ -3,11 +3,13 @@
 
 import dataclasses
 import re
+import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from kit.process import Error
-from kit.stack import patches
+from kit.stack import base, patches
 from kit.vm import kernel
 
 
@@ -134,17 +136,26 @@ def test_unknown_build():
         kernel.named("9.9/base")
 
 
-def test_progress_without_a_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(kernel, "QUIET", 0)
-    progress = kernel.Progress("kernel stack")
-    for line in ("make[1]: Entering directory", "  CC      kernel/sched/core.o",
-                 "  HOSTCC  scripts/x", "x.c:1:2: warning: odd"):
-        progress(line)
-    progress.end()
-    out, err = capsys.readouterr()
-    print(out + err)
-    assert out.splitlines()[-1].startswith("kernel stack: 2 files, ") and "\r" not in out
-    assert err == "x.c:1:2: warning: odd\n"
+def test_space_is_asked_for_before_anything_is_made(toy, monkeypatch):
+    """With that of the tree, if that is not there either; not for a kernel that is built."""
+    monkeypatch.setattr(kernel, "named", lambda name: kernel.Kernel(toy.series, name))
+    monkeypatch.setattr(base, "SPACE", 3.5)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3.7e9))
+    with pytest.raises(Error, match=r"kernel stack needs 5\.0 GB of disk space in .*, and 3\.7 GB are free"):
+        kernel.build("stack")
+    assert not toy.series.build.exists()
+    monkeypatch.setattr(base, "SPACE", 0)
+    patches.tree(toy.series, toy.source)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1.4e9))
+    with pytest.raises(Error, match=r"kernel stack needs 1\.5 GB"):
+        kernel.build("stack")
+    image = kernel.Kernel(toy.series, "stack").image
+    image.parent.mkdir(parents=True)
+    image.write_text("")
+    monkeypatch.setattr(kernel, "configure", lambda *args: None)
+    monkeypatch.setattr(kernel, "make", lambda *args: None)
+    monkeypatch.setattr(kernel, "release", lambda name: "6.12.1")
+    kernel.build("stack")
 
 
 def test_series_without_patches_is_not_patched():

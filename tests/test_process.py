@@ -68,3 +68,24 @@ def test_git_is_free_of_the_callers_settings(tmp_path, monkeypatch):
     keys = process.git(tmp_path / "repo", "config", "--list", "--name-only").out.split()
     assert "diff.noprefix" not in keys and "user.name" not in keys
     print(f"{len(keys)} settings, none of them from the user")
+
+
+@pytest.mark.parametrize("total, text", [(0, "2 files, "), (9, "2 of 9 files, ")])
+def test_progress_without_a_terminal(capsys, monkeypatch, total, text):
+    monkeypatch.setattr(process, "QUIET", 0)
+    progress = process.Progress("kernel stack", r"  (?:CC|HOSTCC)\s+(\S+)", total)
+    for line in ("make[1]: Entering directory", "  CC      kernel/sched/core.o",
+                 "  HOSTCC  scripts/x", "x.c:1:2: warning: odd"):
+        progress(line)
+    progress.end()
+    out, err = capsys.readouterr()
+    print(out + err)
+    assert out.splitlines()[-1].startswith("kernel stack: " + text) and "\r" not in out
+    assert err == "x.c:1:2: warning: odd\n"
+
+
+def test_space_on_the_disk(tmp_path):
+    process.room(tmp_path / "not/there", 0, "this")
+    with pytest.raises(process.Error, match=f"this needs 1000000000.0 GB of disk space in {tmp_path}, and") as caught:
+        process.room(tmp_path / "not/there", 1e9, "this")
+    print(caught.value)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernel source that the stack applies to: fetched, checked, and imported into git once.
 
-The base commit names its source in its subject, "Linux 6.12.117 (Debian 6.12.117-1~deb12u1)", so
+The base commit names its source in its subject, "Linux 6.12.118 (Debian 6.12.118-1)", so
 the tree itself says what it was imported from.
 """
 
@@ -15,9 +15,11 @@ from pathlib import Path
 
 from kit import apt, pinned, settings, toml
 from kit.paths import SERIES
-from kit.process import Error, git, say, sh, warn
+from kit.process import Error, Progress, git, room, say, sh, warn
 
 DEBIAN = "Debian "
+# GB on the disk that the first import takes, and another one: files, git objects, and what was fetched.
+SPACE, SPACE_AGAIN = 3.5, 2.5
 
 # Pinned, so that the same source gives the same commit wherever it is imported.
 IDENTITY = {f"GIT_{who}_{what}": value
@@ -196,6 +198,7 @@ def ensure(series=SERIES, source=None) -> str:
         commit = _adopt(series, source)
         if commit:
             return commit
+    room(series.work, SPACE_AGAIN if have else SPACE, f"the tree of {source.name}")
     if source.name.startswith(DEBIAN):
         source = fetch(source, series)
     return _import(series, source, first=have is None)
@@ -206,14 +209,18 @@ def unpack(source, directory):
     if source.path.is_file():
         # The package holds nothing but a tarball of the source.
         deb = 'dpkg-deb --fsys-tarfile "$1" | tar -xO --wildcards "*/linux-source-*.tar.xz" |' \
-              ' tar -xJ --strip-components=1 -C "$2"'
-        plain = 'tar -xf "$1" --strip-components=1 -C "$2"'
+              ' tar -xvJ --strip-components=1 -C "$2"'
+        plain = 'tar -xvf "$1" --strip-components=1 -C "$2"'
         script = deb if source.path.suffix == ".deb" else plain
     elif (source.path / ".git").exists():
-        script = 'git -c safe.directory="*" -C "$1" archive HEAD | tar -x -C "$2"'
+        script = 'git -c safe.directory="*" -C "$1" archive HEAD | tar -xv -C "$2"'
     else:
-        script = 'tar -c -C "$1" . | tar -x -C "$2"'
-    sh(["bash", "-o", "pipefail", "-c", script, "bash", source.path, directory], capture=True)
+        script = 'tar -c -C "$1" . | tar -xv -C "$2"'
+    progress = Progress(f"unpacking {source.name}", r"(?!tar: )(.+)")
+    try:
+        sh(["bash", "-o", "pipefail", "-c", script, "bash", source.path, directory], progress=progress)
+    finally:
+        progress.end()
     # What somebody built in the directory that LINUX= names would stop every O= build.
     if (directory / ".config").exists() or (directory / "include/generated").exists():
         sh(["make", "-s", "-C", directory, "mrproper"], capture=True)
@@ -254,32 +261,49 @@ def _adopt(series, source) -> str:
 
 
 def _import(series, source, first) -> str:
-    """Unpack `source` beside the tree and commit it; the commit id."""
+    """Unpack `source` beside the tree and commit it; the commit id. Nothing is left of it if that fails."""
     part = series.work / "linux.part"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
+    index = series.linux / ".git/import-index"
+    try:
+        commit = _commit(series, source, part, None if first else index)
+        if first:
+            part.rename(series.linux)
+        return commit
+    except Error as error:
+        if shutil.disk_usage(series.work).free < 1e6:
+            raise Error(f"the disk of {series.work} was full while {source.name} was imported") from error
+        raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        index.unlink(missing_ok=True)
+
+
+def _commit(series, source, part, index) -> str:
+    """Unpack `source` to the directory `part` and commit it there, or with an `index` to the tree's
+    repository; the commit id."""
     say(f"unpacking {source.name}")
     unpack(source, part)
     subject = f"Linux {version_of(part, source.path, series)} ({source.name})"
-    say(f"importing {subject} into git (about a minute)")
-
-    if first:
+    files = sum(len(names) for _, _, names in os.walk(part))
+    say(f"importing {subject} into git")
+    if not index:
         git(part, "init", "-q", "-b", "stack")
         git(part, "config", "core.compression", "0")
         git(part, "config", "gc.auto", "0")
-    store = part / ".git" if first else series.linux / ".git"
-    index = store / ("index" if first else "import-index")
-    env = IDENTITY | {"GIT_DIR": store, "GIT_WORK_TREE": part, "GIT_INDEX_FILE": index}
-    # -f, because the kernel's .gitignore hides files that belong to the source.
-    git(part, "add", "-A", "-f", ".", env=env)
+    store = index.parent if index else part / ".git"
+    env = IDENTITY | {"GIT_DIR": store, "GIT_WORK_TREE": part, "GIT_INDEX_FILE": index or store / "index"}
+    progress = Progress("importing", r"add '(.+)'", files)
+    try:
+        # -f, because the kernel's .gitignore hides files that belong to the source.
+        git(part, "add", "-A", "-f", "-v", ".", env=env, capture=False, progress=progress)
+    finally:
+        progress.end()
     tree = git(part, "write-tree", env=env).out.strip()
     commit = git(part, "commit-tree", tree, env=env, input=subject + "\n").out.strip()
     git(part, "tag", "-f", tag(source), commit, env=env)
-    if first:
+    if not index:
         git(part, "tag", "base", commit, env=env)
         git(part, "update-ref", "refs/heads/stack", commit, env=env)
-        part.rename(series.linux)
-    else:
-        index.unlink()
-        shutil.rmtree(part)
     return commit

@@ -5,19 +5,18 @@ import hashlib
 import os
 import re
 import shutil
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from kit import settings
 from kit.paths import CONFIGS, SERIES, TEST_ONLY, Series
-from kit.process import Error, git, lock, say, sh, warn
+from kit.process import Error, Progress, git, lock, room, say, sh
 from kit.stack import base, patches
 
 BUILD_TIMEOUT = 3600
-# Seconds between two lines of progress where there is no terminal to draw on.
-QUIET = 60
+# GB on the disk that a build with its results takes at most, besides the tree.
+SPACE = 1.5
 KCONFIG = re.compile(r"CONFIG_\w+=.+|# CONFIG_\w+ is not set")
 
 
@@ -133,6 +132,8 @@ def build(name: str = "stack") -> Path:
     kernel = named(name)
     if kernel in _built:
         return kernel.out
+    if not kernel.image.exists():
+        room(kernel.out, SPACE + (0 if kernel.series.linux.exists() else base.SPACE), f"kernel {name}")
     source = source_of(name)
     with lock(kernel.out.parent / f"{kernel.build}.lock"):
         kernel.out.mkdir(parents=True, exist_ok=True)
@@ -297,7 +298,7 @@ def make(source, out, what, words, series, log, timeout=BUILD_TIMEOUT):
            # see what .incbin includes, and bzImage then contains the kernel of an earlier build if
            # that had the same compressed size. The namespace excludes entries of that mode.
            "CCACHE_DIR": series.build / "ccache", "CCACHE_NAMESPACE": "no-depend"}
-    progress = Progress(what)
+    progress = Progress(what, r"  (?:CC|AS|AR|LD|HOSTCC)\s+(\S+)")
     try:
         sh(["make", "-C", source, f"O={out}", "ARCH=x86_64", *compiler(),
             f"-j{len(os.sched_getaffinity(0))}", *words],
@@ -310,40 +311,6 @@ def make(source, out, what, words, series, log, timeout=BUILD_TIMEOUT):
         raise Error("\n  ".join([f"{what} does not build (all of it in {log}):", *found[:20]])) from error
     finally:
         progress.end()
-
-
-class Progress:
-    """Shows the number of compiled files: on one line of a terminal, else on a new line every QUIET
-    seconds."""
-
-    def __init__(self, what):
-        self.what, self.files, self.started = what, 0, time.monotonic()
-        self.terminal, self.shown = sys.stdout.isatty(), 0.0
-
-    def __call__(self, line):
-        """Count one line of make's output."""
-        match = re.match(r"  (?:CC|AS|AR|LD|HOSTCC)\s+(\S+)", line)
-        if not match:
-            if "warning:" in line:
-                self.end()
-                warn(line)
-            return
-        self.files += 1
-        elapsed = time.monotonic() - self.started
-        if elapsed - self.shown < (0.1 if self.terminal else QUIET):
-            return
-        self.shown = elapsed
-        text = f"{self.what}: {self.files} files, {elapsed:.0f} s"
-        if self.terminal:
-            width = shutil.get_terminal_size().columns - 1
-            print("\r" + f"{text}  {match[1]}"[:width].ljust(width), end="", flush=True)
-        else:
-            say(text)
-
-    def end(self):
-        """Clear the terminal's line."""
-        if self.terminal:
-            print("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r", end="", flush=True)
 
 
 def command(args) -> int:
