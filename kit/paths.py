@@ -15,6 +15,8 @@ RESULTS = ROOT / "results"
 # Diffs for kernels that only tests boot. They are in no series; its file `series` says what each is for.
 TEST_ONLY = PATCHES / "6.12/test-only"
 
+# The version of the stack.
+VERSION = ROOT / "VERSION"
 CONFIGS = ROOT / "configs"
 MACHINES = ROOT / "machines"
 # Machines that only the simulation uses, and the files with the costs of their caches.

@@ -102,6 +102,7 @@ def test_packages_of_a_build(toy, tmp_path, monkeypatch):
     patches.tree(toy.series, toy.source)
     monkeypatch.setenv("LINUX", "")
     monkeypatch.setattr(deb, "configure", lambda *args: None)
+    monkeypatch.setattr(kernel, "stack_version", lambda series: "2.31-")
     config = tmp_path / "config"
     config.write_text(THEIRS)
     monkeypatch.setattr(deb, "_debian", lambda flavour, series: THEIRS)
@@ -123,9 +124,9 @@ def test_packages_of_a_build(toy, tmp_path, monkeypatch):
         found[name] = [path.name for path in built]
     for names in found.values():
         print("\n".join(names))
-    assert found["cloud"] == [f"linux-{kind}-6.12.1-cachetopo-cloud-{tree}_6.12.1-1_amd64.deb"
+    assert found["cloud"] == [f"linux-{kind}-6.12.1-cachetopo-cloud-2.31-{tree}_6.12.1-1_amd64.deb"
                               for kind in ("image", "headers")]
-    assert found[str(config)][0] == f"linux-image-6.12.1-cachetopo-{tree}_6.12.1-1_amd64.deb"
+    assert found[str(config)][0] == f"linux-image-6.12.1-cachetopo-2.31-{tree}_6.12.1-1_amd64.deb"
     packages = sorted(path.name.partition("_")[0] for path in (toy.series.work / "deb").glob("*.deb"))
     assert len(set(packages)) == 6 and all("-cachetopo-" in name for name in packages)
     # What a package may be called, says the Debian policy.

@@ -777,7 +777,7 @@ def test_facts_of_a_host_that_tells_nothing(tmp_path):
     assert found["cpus"] == 1 and found["governor"] == "-" and facts.name(found) == "host-1s-1n"
 
 
-@pytest.mark.parametrize("build", ["", "debug-", "leak-", "offstack-", "cloud-", "generic-"])
+@pytest.mark.parametrize("build", ["", "debug-", "leak-", "offstack-", "cloud-", "2.1-", "generic-2.1-"])
 def test_kernel_says_which_stack_it_is(build):
     class Uname:
         release, version = f"6.12.117-cachetopo-{build}9d90a8d1f731-dirty", "#1 SMP"

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kit.paths import SERIES
 from kit.process import Error
 from kit.stack import base, patches
 from kit.vm import kernel
@@ -60,23 +61,41 @@ def test_option_that_kconfig_drops_stops_the_build(tmp_path):
     assert "CONFIG_VIRTIO_PCI=y  (it is not set)" in str(caught.value)
 
 
-def test_version_names_build_and_tree(toy):
+@pytest.fixture
+def version(monkeypatch, tmp_path):
+    """A function that writes the version of the stack."""
+    monkeypatch.setattr(kernel, "VERSION", tmp_path / "VERSION")
+    return kernel.VERSION.write_text
+
+
+def test_version_names_build_and_tree(toy, version):
     patches.tree(toy.series, toy.source)
     tree = toy.git("rev-parse", "HEAD^{tree}")[:12]
+    version("2.31\n")
     names = {build: kernel.local_version(toy.linux, kernel.Kernel(toy.series, build))
              for build in kernel.BUILDS}
     print(names)
-    assert names == {"stack": f"-cachetopo-{tree}", "base": f"-base-{tree}",
-                     "nocache": f"-nocache-{tree}", "offstack": f"-cachetopo-offstack-{tree}",
-                     "base-offstack": f"-base-offstack-{tree}", "debug": f"-cachetopo-debug-{tree}",
-                     "kasan": f"-cachetopo-kasan-{tree}", "host": f"-cachetopo-host-{tree}",
-                     "kcsan": f"-cachetopo-kcsan-{tree}", "leak": f"-cachetopo-leak-{tree}",
-                     "races": f"-cachetopo-races-{tree}",
-                     "race": f"-cachetopo-race-{tree}", "rt": f"-cachetopo-rt-{tree}",
-                     "scx": f"-cachetopo-scx-{tree}",
-                     "validate": f"-validate-{tree}"}
+    assert names.pop("stack") == f"-cachetopo-2.31-{tree}"
+    assert names.pop("validate") == f"-validate-2.31-{tree}"
+    assert names.pop("nocache") == f"-nocache-2.31-{tree}"
+    for build, name in names.items():
+        assert name == (f"-{build}-{tree}" if build in kernel.UNPATCHED else f"-cachetopo-{build}-2.31-{tree}")
+    other = kernel.Kernel(dataclasses.replace(toy.series, name="6.12/other"), "stack")
+    assert kernel.local_version(toy.linux, other) == f"-cachetopo-{tree}"
+
+    version("123.456.7890")
     (toy.linux / "kernel/new.c").write_text("int new;\n")
-    assert kernel.local_version(toy.linux, kernel.Kernel(toy.series, "stack")) == f"-cachetopo-{tree}-dirty"
+    names = [base.pin(SERIES).version.partition("-")[0]
+             + kernel.local_version(toy.linux, kernel.Kernel(toy.series, build)) for build in kernel.BUILDS]
+    assert max(map(len, names)) <= 64
+    assert all(name.endswith(f"{tree}-dirty") for name in names)
+
+
+@pytest.mark.parametrize("text", ["", "2.1-rc1", "v2", "2..1", "123.456.78901"])
+def test_version_that_cannot_be_in_a_name(version, text):
+    version(text)
+    with pytest.raises(Error, match="not a version such as 2.1"):
+        kernel.stack_version(SERIES)
 
 
 def test_extra_diff_is_in_a_tree_of_its_own(toy, tmp_path, monkeypatch):

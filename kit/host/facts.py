@@ -142,7 +142,7 @@ def kernel(root=ROOT, uname=None):
             config = (root / f"boot/config-{uname.release}").read_bytes()
         except OSError:
             config = None
-    tree = re.search(r"-cachetopo-(?:[a-z]+-)?([0-9a-f]{12}(?:-dirty)?)", uname.release)
+    tree = re.search(r"-cachetopo-(?:[a-z]+-)?(?:[0-9.]+-)?([0-9a-f]{12}(?:-dirty)?)", uname.release)
     return {"release": uname.release, "source": uname.version,
             "config": hashlib.sha256(config).hexdigest() if config else "-",
             "stack": tree[1] if tree else "-"}

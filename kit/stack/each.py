@@ -19,7 +19,7 @@ from kit.stack import patches
 
 WORK = BUILD / "each"
 # What `make selftest` needs of the repository, besides the patches.
-COPIED = ("kit", "configs", "guest", "machines", "packages.txt", "commands.txt")
+COPIED = ("kit", "configs", "guest", "machines", "packages.txt", "commands.txt", "VERSION")
 
 
 def chosen(words, count) -> list[int]:

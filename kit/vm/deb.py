@@ -67,7 +67,7 @@ def build(config, series=SERIES) -> list[Path]:
         say(f"packages {what}: building (log: {log})")
         configure(source, out, text, config, log)
         kernel.make(source, out, f"packages {what}",
-                    [f"LOCALVERSION={local_version(what, source)}", f"KDEB_PKGVERSION={version(source)}",
+                    [f"LOCALVERSION={local_version(what, source, series)}", f"KDEB_PKGVERSION={version(source)}",
                      "KDEB_CHANGELOG_DIST=unstable", f"DPKG_FLAGS=-P{NO_DEBUG_PACKAGE}", "bindeb-pkg"],
                     series, log, HOURS * 3600)
         # It would replace the distribution's, and programs do not need this kernel's.
@@ -78,9 +78,10 @@ def build(config, series=SERIES) -> list[Path]:
     return [work / f"linux-{kind}-{release}_{version(source)}_amd64.deb" for kind in ("image", "headers")]
 
 
-def local_version(what, source) -> str:
+def local_version(what, source, series) -> str:
     """What `uname -r` and the packages' names have behind the kernel's version."""
-    return "-cachetopo-" + ("" if what == "file" else f"{what}-") + kernel.tree_name(source)
+    flavour = "" if what == "file" else f"{what}-"
+    return f"-cachetopo-{flavour}{kernel.stack_version(series)}{kernel.tree_name(source)}"
 
 
 def version(source) -> str:

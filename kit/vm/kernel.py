@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kit import settings
-from kit.paths import CONFIGS, SERIES, TEST_ONLY, Series
+from kit.paths import CONFIGS, SERIES, TEST_ONLY, VERSION, Series
 from kit.process import Error, Progress, git, lock, room, say, sh
 from kit.stack import base, patches
 
@@ -175,8 +175,21 @@ def identity(name) -> dict:
 
 
 def local_version(source, kernel) -> str:
-    """The version suffix: the build's name and tree_name()."""
-    return BUILDS[kernel.build].name + tree_name(source)
+    """The version suffix: the build's name, for one with patches stack_version(), and tree_name()."""
+    version = stack_version(kernel.series) if BUILDS[kernel.build].patched else ""
+    return BUILDS[kernel.build].name + version + tree_name(source)
+
+
+def stack_version(series) -> str:
+    """The version of the stack, from the file VERSION, and "-"; "" for another series, which has none.
+    Error for what cannot be a part of `uname -r`."""
+    if series.name != settings.default("SERIES"):
+        return ""
+    text = VERSION.read_text(encoding="utf-8").strip()
+    # `uname -r` has at most 64 characters, of which the rest takes up to 50.
+    if not re.fullmatch(r"\d+(\.\d+)*", text) or len(text) > 12:
+        raise Error(f"{VERSION}: not a version such as 2.1: {text}")
+    return text + "-"
 
 
 def tree_name(source) -> str:
