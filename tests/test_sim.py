@@ -336,12 +336,17 @@ def test_workload_that_there_is_not(text, says):
         workloads.task(text, SMALL)
 
 
-def test_states():
+def test_states(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernel, "source_dir", lambda named: tmp_path / named.build)
+    (tmp_path / "base/kernel/sched").mkdir(parents=True)
+    (tmp_path / "base/kernel/sched/features.h").write_text("/* */\nSCHED_FEAT(A, true)\nSCHED_FEAT(B_C, false)\n")
     assert simulate.state("", "stack") == simulate.State("stack")
     assert simulate.state("base", "stack") == simulate.State("base")
-    assert simulate.state("7.3/base,a/b=1,c=2", "stack") == simulate.State("7.3/base", "a/b=1,c=2")
+    assert simulate.state("7.3/base,llc_balancing/b=1,preempt=2,features=NO_A", "stack") == (
+        simulate.State("7.3/base", "llc_balancing/b=1,preempt=2,features=NO_A"))
     assert simulate.state("features=X", "stack") == simulate.State("stack", "features=X")
-    for text, says in (("5.4", "no such BUILD: 5.4"), ("base,on", "FILE=VALUE")):
+    for text, says in (("5.4", "no such BUILD: 5.4"), ("base,on", "FILE=VALUE"), ("foo=bar", "foo=bar: sched/ of debugfs has no foo; it has: features, "),
+                       ("base,features=NO_C", "features=NO_C: base has no such feature; it has: A, B_C")):
         with pytest.raises(Error, match=says):
             simulate.state(text, "stack")
 

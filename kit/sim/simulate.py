@@ -46,6 +46,9 @@ ABBA_WORDS, STATS_WORDS = " ABBA=1 WINDOW_MS={}", " STATS=1"
 # Where the plugin is to look: executed at each wakeup and each switch, an array, and a percpu variable.
 HOOKS = {"at_wakeup": "ttwu_do_activate", "at_switch": "__switch_to_asm",
          "per_cpu_offset": "__per_cpu_offset", "runqueues": "runqueues"}
+# What a state may write to below sched/ of debugfs, in any of the bases, with the patches and in validate.
+FILES = ("features", "llc_balancing", "numa_balancing", "fair_server", "domains", "preempt", "base_slice_ns",
+         "tunable_scaling", "migration_cost_ns", "nr_migrate", "wake_migration_us", "l2_group_cpus")
 METRICS = {"time": store.Metric("ms", "less", "simulated time"),
            "wakeups": store.Metric("", "less", "wakeups"),
            "switches": store.Metric("", "less", "task switches"),
@@ -443,14 +446,20 @@ def repeat_info(m, wanted, states, seeds, round_ns):
 # ---- the command ----
 
 def state(text, build):
-    """Make the State that [BUILD,]FILE=VALUE,... names; build: if it names none. Error for a BUILD
-    that does not exist."""
+    """Make the State that [BUILD,]FILE=VALUE,... names; build: if it names none. Error for a BUILD or a
+    file that does not exist, and for a feature that the source of the kernel, if it is there, does not have."""
     first, *rest = [word for word in text.split(",") if word] or [build]
     if "=" in first:
         first, rest = build, [first, *rest]
     kernel.named(first)
     if any("=" not in word for word in rest):
         raise Error(f"{text}: is to be [BUILD,]FILE=VALUE,...")
+    for file, _, value in (word.partition("=") for word in rest):
+        if file.partition("/")[0] not in FILES:
+            raise Error(f"{file}={value}: sched/ of debugfs has no {file}; it has: {', '.join(FILES)}")
+        known = kernel.features(first) if file == "features" else []
+        if known and value.removeprefix("NO_") not in known:
+            raise Error(f"{file}={value}: {first} has no such feature; it has: {', '.join(known)}")
     return State(first, ",".join(rest))
 
 

@@ -205,6 +205,12 @@ def source_dir(kernel) -> Path:
     return kernel.series.linux if kernel.patched else kernel.series.linux_base
 
 
+def features(name) -> list[str]:
+    """The names in sched/features of a kernel, as its source has them; [] if that is not there."""
+    path = source_dir(named(name)) / "kernel/sched/features.h"
+    return re.findall(r"^SCHED_FEAT\((\w+)", path.read_text(), re.M) if path.exists() else []
+
+
 def source_of(name) -> Path:
     """The source directory of a kernel, made or brought up to date."""
     kernel = named(name)
