@@ -52,7 +52,13 @@ def pytest_configure(config):
 def pytest_sessionstart(session):
     """Be quiet while pytest-xdist starts its processes. If it is to be verbose, it first asks each of
     them for its version, and the tests come to run in a thread that may not handle signals if they
-    arrive before that has ended."""
+    arrive before that has ended. What is wrong with the arguments is said here: in those processes a
+    wrong expression of -k, which the hook for no items finds, is an internal error, and a file that is
+    not there is no error at all."""
+    for argument in session.config.args:
+        if not Path(argument.partition("::")[0]).exists():
+            raise pytest.UsageError(f"{argument}: there is no such file")
+    session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=[])
     verbose, session.config.option.verbose = session.config.option.verbose, 0
     yield
     session.config.option.verbose = verbose

@@ -75,6 +75,14 @@ def test_test_in_two_tiers_is_refused(tmp_path):
     assert "test_both is in more than one tier: boot, long" in said
 
 
+@pytest.mark.parametrize("arguments, says", [
+    (["-k", "("], "ERROR: Wrong expression passed to '-k': (:"),
+    (["tests/none.py"], "ERROR: tests/none.py: there is no such file")])
+def test_wrong_argument_is_one_line(tmp_path, arguments, says):
+    said = run(tmp_path, SAMPLE, "-n1", *arguments).strip().splitlines()
+    assert said[0] == "0 passed, 1 failed" and said[1].startswith(says) and len(said) == 2
+
+
 def test_sigterm_ends_the_run_after_a_test_that_changed_its_handler(tmp_path):
     said = run(tmp_path, """
 import os
