@@ -800,12 +800,13 @@ def test_directory_runs_without_numpy(tmp_path):
     """Run the copied directory with a python that has no other packages."""
     portable.pack(tmp_path / "bench")
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
-    python.chmod(0o755)
+    for program, text in ((python, f'exec {sys.executable} -S "$@"'), (tmp_path / "hackbench", "echo Time: 0.25")):
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
     done = subprocess.run([tmp_path / "bench/run", "SHORT=1", "AS_IS=1", "NOISY=1", "NAME=here",
                            "WORKLOADS=hackbench/threads-pipe"],
                           capture_output=True, text=True, cwd="/", check=False,
-                          env={"PATH": os.environ["PATH"], "PYTHON": str(python)})
+                          env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": str(python)})
     print(done.stdout, done.stderr)
     assert done.returncode == 0 and "These are medians" in done.stdout
     [path] = (tmp_path / "bench/results/here").glob("host-*.json")
