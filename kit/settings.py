@@ -139,8 +139,6 @@ SETTINGS = (
     Setting("FEATURES", words, (), "feature bits to measure (default: all that the kernel has)"),
     Setting("STATES", str, "", "further states, NAME:FILE=VALUE,... separated by ';'; files are below"
             " sched/ of debugfs"),
-    Setting("SIMULATED", words, (), "results of make sim, names or all: measure instead their workloads in the"
-            " same states, to validate the model"),
     Setting("AS_IS", switch, False, "1: toggle nothing, measure the kernel as it is"),
     Setting("NOISY", switch, False, "1: measure although the host is not quiet"),
     Setting("SCHBENCH", str, "", "directory of schbench's source"),

@@ -106,16 +106,6 @@ measures_and_ends() {
 	[ $status = 0 ] && is_as_before
 }
 
-# The test has put a result of its own beside those of the simulation.
-measures_simulated() {
-	./run SHORT=1 NOISY=1 SIMULATED=made-up NAME=made-up > /tmp/out 2>&1
-	status=$?
-	say < /tmp/out
-	cat results/made-up/beside-made-up-*.json | tr -d '\n' | sed 's/^/# simulated /'
-	echo
-	[ $status = 0 ] && is_as_before
-}
-
 # A child inherits the custom slice.
 has_slice() {
 	python3 -m kit.host.slice 100000 sh -c '(cat /proc/self/sched; :)' > /tmp/out
@@ -126,7 +116,7 @@ export PYTHONHOME=/usr
 mkdir -p /run
 cd /bench || exit
 echo "TAP version 13"
-echo "1..8"
+echo "1..7"
 # Differ from the state at boot.
 echo TTWU_QUEUE_L2 > "$FEATURES_FILE"
 echo NO_SCHED_CACHE > "$FEATURES_FILE"
@@ -145,5 +135,3 @@ next_run_restores
 result 6 $? "put back by the next run"
 has_slice
 result 7 $? "slice"
-measures_simulated
-result 8 $? "workloads of the simulation"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kit import settings as table
 from kit.features import FEATURES
-from kit.host import facts, knobs, simulated, workloads
+from kit.host import facts, knobs, workloads
 from kit.paths import BUILD, ROOT
 from kit.process import Error, kill_group, say, sh, warn
 from kit.results import store
@@ -56,8 +56,7 @@ class Settings:
     primary figures; as_is: toggle nothing; noisy: measure although the host is not quiet; save: write
     to results/; only: beginnings of the names of workloads, empty for all; features: the stack's;
     asked: the features to measure, empty for all that the kernel has; states: further states, {name:
-    writes}; simulated: results of make sim to measure instead; schbench: the directory of its source;
-    name: of the host, "" for that of its CPU.
+    writes}; schbench: the directory of its source; name: of the host, "" for that of its CPU.
     """
     size: workloads.Size
     every: bool
@@ -68,7 +67,6 @@ class Settings:
     features: tuple
     asked: tuple
     states: dict
-    simulated: tuple
     schbench: Path | None
     name: str
 
@@ -88,9 +86,6 @@ def settings(env=None):
             raise Error(f"STATES={state}: must be NAME:FILE=VALUE,... with ; between several")
         knobs.parse(writes)
         further[name] = writes
-    others = [name for name in ("FULL", "AS_IS", "WORKLOADS", "FEATURES", "STATES", "SCHBENCH") if get(name)]
-    if get("SIMULATED") and others:
-        raise Error(f"SIMULATED= has workloads and states of its own: not with {', '.join(others)}")
     schbench = get("SCHBENCH")
     if schbench and not (Path(schbench) / "schbench.c").exists():
         raise Error(f"SCHBENCH={schbench}: no schbench.c in there")
@@ -99,7 +94,7 @@ def settings(env=None):
         size = replace(size, rounds=get("ROUNDS"))
     return Settings(size, short or full or bool(get("WORKLOADS")), get("AS_IS"), get("NOISY"), save, get("WORKLOADS"),
                     tuple(feature.name for feature in FEATURES), get("FEATURES"), further,
-                    get("SIMULATED"), Path(schbench).resolve() if schbench else None, get("NAME"))
+                    Path(schbench).resolve() if schbench else None, get("NAME"))
 
 
 # ---- what is measured ----
@@ -335,11 +330,11 @@ def result_of(name, repeat, kernel, subjects, measured):
 
 # ---- the command ----
 
-def file_for(directory, release, instrument=INSTRUMENT):
+def file_for(directory, release):
     """The file for one more result of this kernel. Earlier results stay: a comparison of kernels uses
     each boot."""
     number = 1
-    while (path := directory / f"{instrument}-{release}-{number}.json").exists():
+    while (path := directory / f"{INSTRUMENT}-{release}-{number}.json").exists():
         number += 1
     return path
 
@@ -389,8 +384,6 @@ def command(_args=None):
     about, kernel = facts.gather(), facts.kernel()
     directory = (ROOT if wanted.save else BUILD) / "results" / (wanted.name or facts.name(about))
     repeat = {"command": _command(), "commit": _commit(), **asdict(wanted.size), "host": about}
-    if wanted.simulated:
-        return _beside(wanted, about, kernel, directory, repeat)
     shape = facts.shape()
     subjects, left = states(wanted)
     chosen, more = choose(wanted, shape)
@@ -415,37 +408,6 @@ def command(_args=None):
             store.save(result_of(directory.name, repeat, kernel, subjects, measured), path)
     _measure_all(planned, subjects, shape, wanted, left, directory, keep)
     _conclude(store.load(path), path)
-    return 0
-
-
-def _beside(wanted, about, kernel, directory, repeat):
-    """Measure the workloads of results of make sim, and print both results side by side; 0."""
-    jobs, left = simulated.jobs(simulated.files(wanted.simulated), simulated.program(), simulated.places())
-    subjects = {f"{job.name}: {name}": pairs for job in jobs for name, pairs in job.states.items()}
-    planned = [(job.workload, [f"{job.name}: {name}" for name in job.states]) for job in jobs]
-    _introduce(about, kernel, [job.name for job in jobs], left)
-    if not planned:
-        raise Error("there is nothing to run: see above what is left out, and why")
-    _announce(planned, {}, wanted)
-    paths = []
-
-    def keep(workload, found, noise):
-        if not found:
-            return
-        [job] = [job for job in jobs if job.workload is workload]
-        mine = {name: found[f"{job.name}: {name}"] for name in job.states}
-        paths.append(file_for(directory, kernel["release"], f"{simulated.INSTRUMENT}-{job.name}"))
-        more = {**repeat, "noise": noise, "left_out": left}
-        store.save(simulated.result_of(job, directory.name, more, kernel, mine), paths[-1])
-    _measure_all(planned, subjects, facts.shape(), wanted, left, directory, keep)
-    say("")
-    text = _text()
-    results = [store.load(path) for path in paths]
-    for line in text.tables.text(text.beside(results)) if text else ():
-        say(line)
-    for result in results if not text else ():
-        _medians(result)
-    say(f"kept as {', '.join(path.name for path in paths)} in {directory}")
     return 0
 
 
@@ -498,7 +460,7 @@ def _announce(planned, primary, wanted):
         say(f"decides   {subject}: {', '.join(metrics) or 'nothing that is installed'}")
     runs = sum(2 * wanted.size.rounds * len(here) + 1 for _, here in planned)
     say(f"takes     {duration(seconds_of(planned, wanted.size))}: {len(planned)} workloads, {runs} "
-        "runs" + ("" if wanted.every or wanted.simulated else "; FULL=1 runs all workloads in all states"))
+        "runs" + ("" if wanted.every else "; FULL=1 runs all workloads in all states"))
 
 
 def _command():

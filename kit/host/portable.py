@@ -6,16 +6,13 @@ import shutil
 from pathlib import Path
 
 from kit import settings
-from kit.host import simulated
-from kit.paths import BUILD, RESULTS, ROOT
+from kit.paths import BUILD, ROOT
 from kit.process import Error, say, sh
 from kit.results import store
 
 FILES = ("LICENSE", "commands.txt", *(f"kit/{name}.py" for name in (
     "__init__", "__main__", "commands", "features", "paths", "process", "settings",
-    *(f"host/{name}" for name in ("__init__", "calibrate", "facts", "knobs", "measure", "simulated", "slice",
-                                  "workloads")),
-    *(f"sim/{name}" for name in ("__init__", "workloads")),
+    *(f"host/{name}" for name in ("__init__", "calibrate", "facts", "knobs", "measure", "slice", "workloads")),
     *(f"results/{name}" for name in ("__init__", "pages", "placement", "store", "tables",
                                      "text", "verdict")))), "guest/calibrate.c", "guest/pin.h")
 RUN = """\
@@ -27,7 +24,6 @@ RUN = """\
 #   ROUNDS=5   each twice in each round     WORKLOADS='hackbench perf/pipe' beginnings of names
 #   FEATURES=TTWU_QUEUE_L2                  the features to measure
 #   STATES='NAME:FILE=VALUE,...;...'        further states, files below sched/ of debugfs
-#   SIMULATED=all                           instead, workloads of the simulation, beside its results
 #   AS_IS=1    toggle nothing               NOISY=1 measure although the host is not quiet
 #   SCHBENCH=  directory of its source      NAME=   name of the host
 # ./run calibrate [NAME=VALUE]...  latencies and bandwidths of this host for the simulation, in some ten
@@ -54,19 +50,12 @@ def pack(directory):
     if directory.exists() and any(directory.iterdir()) and not (directory / "run").exists():
         raise Error(f"DIR={directory}: there is something else in it")
     # Results in it stay.
-    copies = directory / simulated.PACKED_RESULTS.name
-    for path in (directory / "kit", copies):
-        shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(directory / "kit", ignore_errors=True)
     for name in FILES:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, directory / name)
     sh(["gcc", "-O2", "-static", "-pthread", "-o", directory / "guest/calibrate",
         ROOT / "guest/calibrate.c"], capture=True, timeout=120)
-    simulated.compiled(directory / simulated.PACKED.relative_to(ROOT), "-static")
-    for path in simulated.files([simulated.ALL], RESULTS).values():
-        copy = copies / path.relative_to(RESULTS)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)
     run = directory / "run"
     run.write_text(RUN.format(commit=store.commit()))
     run.chmod(0o755)

@@ -13,7 +13,7 @@ from kit.pages import blocks, plots
 from kit.process import Error, say
 from kit.results import pages, store, tables, text, verdict
 
-BOOTS, BESIDE = "boots", "beside"
+BOOTS = "boots"
 # Begins the names of the instruments of make sim.
 SIM = "sim-"
 PAGE, MAIL = "README.md", "tables.txt"
@@ -203,7 +203,7 @@ def write(directory, base=None):
                 page += _cost(path, directory, result, written)
                 letter += cost_mail(result)
                 continue
-            if result.instrument.startswith((SIM, BESIDE)):
+            if result.instrument.startswith(SIM):
                 continue
             judged = verdict.of(result)
             page += _about(path, result)
@@ -214,15 +214,6 @@ def write(directory, base=None):
             page += _about_simulated(together)
             page += _judged(machine / f"sim-{number}.svg", directory, whole, judged, written)
             letter += mail(whole, judged)
-        both = {path: result for path, result in here.items() if result.instrument == BESIDE}
-        if both:
-            page += ["### Simulated and measured", "",
-                     f"By {', '.join(dict.fromkeys(_by(result) for result in both.values()))}; more is better. All "
-                     "values: " + ", ".join(f"[{path.stem}]({machine.name}/{path.name})" for path in both) + ".", "",
-                     *tables.markdown(text.beside(both.values())), "",
-                     *(f"- not measured: {name}: {reason}" for name, reason in {
-                         name: reason for result in both.values()
-                         for name, reason in result.repeat["left_out"].items()}.items()), ""]
         runs = [result for result in here.values() if result.instrument == "host"]
         # On a host that has none of the base each kernel is compared with the usual one.
         known = any(base in run.kernels for run in runs)
@@ -237,12 +228,6 @@ def write(directory, base=None):
         (directory / name).write_text("\n".join(lines).rstrip("\n") + "\n")
         written.append(directory / name)
     return written
-
-
-def _by(result):
-    """Say how a Result of bench-host SIMULATED= came about."""
-    [kernel] = result.kernels
-    return f"`{result.repeat['command']}` at {result.repeat['commit']}, kernel {kernel}"
 
 
 def _about(path, result):

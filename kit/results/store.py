@@ -61,7 +61,7 @@ class Result:
     that were declared before the run to be judged (see primary()); kernels:
     {name: {release, config, source ...}}; metrics: {name: Metric}; subjects: {name: Subject}; values:
     {subject: {metric: [float for each block]}}; details: what an instrument found besides, {subject:
-    anything that JSON has}; of bench-host SIMULATED=, the name and the result of the simulation.
+    anything that JSON has}.
     """
     instrument: str
     machine: str

@@ -51,27 +51,6 @@ def _std(values):
     return "-" if spread is None else f"{100 * spread:.2f}"
 
 
-def beside(results):
-    """Give a table of what bench-host SIMULATED= measured, Results each with that of the simulation in its
-    details, beside what was simulated. Each is judged by itself, as on the simulation's page."""
-    table = [["workload", "state", "simulated", "measured", "further apart than both intervals"]]
-    for result in results:
-        name, [metric] = result.details["name"], result.metrics
-        theirs = verdict.of(store.parse(result.details["simulated"], f"the simulation {name}"))
-        for subject, found in verdict.of(result).items():
-            one, two = theirs[subject][metric], found[metric]
-            known = one.change.ratio and two.change.ratio
-            table.append([name, result.subjects[subject].state, _gain(one), _gain(two), "-" if not known else
-                          "yes" if verdict.moved(one.change, two.change) else "no"])
-    return table
-
-
-def _gain(found):
-    """Write a Verdict with its change; more is better."""
-    value, low, high = ("-" if x is None else f"{100 * x:+.1f}" for x in found.gain)
-    return f"{value} % ({low} to {high}), {found.word}"
-
-
 def of(result):
     """Give the lines of a Result for a terminal, ending in what it comes to."""
     judged = verdict.of(result)
