@@ -130,8 +130,7 @@ SETTINGS = (
     Setting("FULL", switch, False, "1: run all workloads in all states, as long as the authors of the"
             " patches did (default: about an hour, each feature on its primary figures); sim-validate: all"
             " rows"),
-    Setting("SAVE", switch, False, "1: write the result to results/, to be committed; calibrate: to"
-            " machines/caches/"),
+    Setting("SAVE", switch, False, "1: write the result to results/, to be committed"),
     Setting("NAME", name, "", "name of the result: of the host, or of the simulation's file"),
     Setting("ROUNDS", number(1, 999), 0, "how often each workload runs in each state, halved"),
     Setting("WORKLOADS", words, (), "beginnings of the names of the workloads to run in all states"

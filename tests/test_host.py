@@ -820,15 +820,6 @@ def test_directory_with_something_else_in_it(tmp_path):
         portable.pack(tmp_path)
 
 
-def test_directory_has_the_modules_of_the_verdicts(tmp_path):
-    """Where numpy and scipy are installed, the copied directory gives verdicts as well."""
-    portable.pack(tmp_path)
-    done = subprocess.run([sys.executable, "-c", "import kit.results.text"], cwd=tmp_path,
-                          capture_output=True, text=True, check=False)
-    print(done.stderr)
-    assert done.returncode == 0
-
-
 def test_usage(tmp_path):
     """The copied directory lists its settings, and refuses any other name."""
     portable.pack(tmp_path)
@@ -839,10 +830,8 @@ def test_usage(tmp_path):
     shown = run("--help")
     print(shown.stdout)
     assert shown.returncode == 0 and "AS_IS=" in shown.stdout and "SEEDS=" not in shown.stdout
-    for argument, says in (("help", "a setting is NAME=VALUE"), ("ROUND=3", "no such setting"),
-                           ("SEEDS=3", "bench-host does not take this setting")):
-        done = run(argument)
-        assert done.returncode == 1 and says in done.stderr
+    done = run("SEEDS=3")
+    assert done.returncode == 1 and "bench-host does not take this setting" in done.stderr
 
 
 # ---- in the guest ----

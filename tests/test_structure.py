@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kit's modules import downwards only, and in no circle."""
+"""The kit's modules import downwards only, and in no circle; those for hosts only each other."""
 
 import ast
+import fnmatch
 import graphlib
 import sys
 
 from kit import process
 from kit.commands import COMMANDS
+from kit.host import portable
 from kit.paths import ROOT
 
 # From the bottom to the top: "" is kit/ itself.
@@ -41,6 +43,11 @@ def reached(found, module):
     return seen
 
 
+def is_portable(module):
+    """Whether a module is copied by bench-host-dir to hosts that have python 3.9 and little else."""
+    return any(fnmatch.fnmatch(module, f"kit.{name}".replace("/", ".")) for name in portable.MODULES)
+
+
 def layer(module):
     """The place of a module in LAYERS, below all for a package of others; ValueError if it is in none."""
     if not module.startswith("kit."):
@@ -52,6 +59,8 @@ def faults(found):
     """Give what is wrong with {module: imports}, a line each."""
     lines = [f"{name} imports {other}, which is above it" for name, others in found.items()
              for other in sorted(others) if layer(other) > layer(name)]
+    lines += [f"{name} imports {other}, which hosts do not have" for name, others in found.items() if is_portable(name)
+              for other in sorted(others) if other.startswith("kit.") and not is_portable(other)]
     try:
         graphlib.TopologicalSorter(found).prepare()
     except graphlib.CycleError as error:
@@ -67,12 +76,13 @@ def test_imports_go_down():
 
 def test_upward_imports_and_circles_are_found(tmp_path):
     for name, text in {"stack/a": "def f():\n    from kit.vm import b\n", "vm/b": "import kit.vm.c\n",
-                       "vm/c": "from kit.vm.b import x\n"}.items():
+                       "vm/c": "from kit.vm.b import x\n", "host/d": "from kit.vm import c\n"}.items():
         (tmp_path / "kit" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "kit" / name).with_suffix(".py").write_text(text)
-    first, second = faults(modules(tmp_path))
+    first, second, third = faults(modules(tmp_path))
     assert first == "kit.stack.a imports kit.vm.b, which is above it"
-    assert "kit.vm.b -> kit.vm.c" in second or "kit.vm.c -> kit.vm.b" in second
+    assert second == "kit.host.d imports kit.vm.c, which hosts do not have"
+    assert "kit.vm.b -> kit.vm.c" in third or "kit.vm.c -> kit.vm.b" in third
 
 
 def test_packages_of_what_each_command_imports_are_installed():

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make bench-host-dir: bench-host and calibrate in one directory to copy to a host. They need python
-3.9 there, and bench-host the benchmarks that are to run."""
+"""make bench-host-dir: bench-host in one directory to copy to a host. It needs python 3.9 there, and the
+benchmarks that are to run."""
 
 import shutil
 from pathlib import Path
 
 from kit import settings
 from kit.paths import BUILD, ROOT
-from kit.process import Error, say, sh
+from kit.process import Error, say
 from kit.results import store
 
-FILES = ("LICENSE", "commands.txt", *(f"kit/{name}.py" for name in (
-    "__init__", "__main__", "commands", "features", "paths", "process", "settings",
-    *(f"host/{name}" for name in ("__init__", "calibrate", "facts", "knobs", "measure", "slice", "workloads")),
-    *(f"results/{name}" for name in ("__init__", "pages", "placement", "store", "tables",
-                                     "text", "verdict")))), "guest/calibrate.c", "guest/pin.h")
+# What is copied. These import nothing else of the kit, and run on python 3.9.
+MODULES = ("__init__", "__main__", "commands", "features", "paths", "process", "settings", "host/*", "results/*")
+FILES = ("LICENSE", "commands.txt", *(f"kit/{name}.py" for name in MODULES))
 RUN = """\
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
@@ -26,8 +24,6 @@ RUN = """\
 #   STATES='NAME:FILE=VALUE,...;...'        further states, files below sched/ of debugfs
 #   AS_IS=1    toggle nothing               NOISY=1 measure although the host is not quiet
 #   SCHBENCH=  directory of its source      NAME=   name of the host
-# ./run calibrate [NAME=VALUE]...  latencies and bandwidths of this host for the simulation, in some ten
-# minutes; the file is in machines/caches/ here. It takes SHORT, NOISY and NAME.
 # The variable PYTHON names a python 3.9 or later.
 
 cd "$(dirname "$0")" || exit
@@ -37,25 +33,21 @@ PYTHON=${{PYTHON:-python3}}
 	exit 1
 }}
 export KIT_BUILD="$PWD" PYTHONDONTWRITEBYTECODE=1 BENCH_COMMIT='{commit}'
-command=bench-host
-[ "$1" != calibrate ] || {{ command=$1; shift; }}
-exec "$PYTHON" -m kit $command "$@"
+exec "$PYTHON" -m kit bench-host "$@"
 """
 
 
 def pack(directory):
-    """Make the directory, with calibrate and workload compiled for hosts without a compiler, and the results of
-    make sim; Error if it contains other files."""
+    """Make the directory; Error if it contains other files."""
     directory = Path(directory)
     if directory.exists() and any(directory.iterdir()) and not (directory / "run").exists():
         raise Error(f"DIR={directory}: there is something else in it")
     # Results in it stay.
     shutil.rmtree(directory / "kit", ignore_errors=True)
-    for name in FILES:
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, directory / name)
-    sh(["gcc", "-O2", "-static", "-pthread", "-o", directory / "guest/calibrate",
-        ROOT / "guest/calibrate.c"], capture=True, timeout=120)
+    for path in [path for name in FILES for path in ROOT.glob(name)]:
+        copy = directory / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
     run = directory / "run"
     run.write_text(RUN.format(commit=store.commit()))
     run.chmod(0o755)

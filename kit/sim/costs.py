@@ -132,9 +132,6 @@ def names():
 
 
 def _check(name, values):
-    if "incomplete" in values:
-        raise Error("incomplete: calibrate could not measure all of it on that host, so it cannot be "
-                    "simulated; missing are " + "; ".join(map(str, values["incomplete"])))
     for key in values:
         if key not in TABLES and key not in WORDS:
             raise Error(f"{key}: unknown; known are: {', '.join([*WORDS, *TABLES])}")
