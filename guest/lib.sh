@@ -53,10 +53,10 @@ figure() {
 	shift
 	for word; do
 		value=${word#*=}
-		case ${value#-} in
+		case $value in
 		# No JSON, so that it is an error.
-		nan | inf) ;;
-		"" | *[!0-9.]* | .* | *. | *.*.*) value="\"$value\"" ;;
+		nan | -nan | inf | -inf) ;;
+		"" | *[!0-9.-]* | ?*-* | - | .* | -.* | *. | *.*.*) value="\"$value\"" ;;
 		esac
 		json="$json, \"${word%%=*}\": $value"
 	done

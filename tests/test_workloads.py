@@ -306,17 +306,15 @@ cpu1 0 0 1 1 1 1 1 1 1
 
 
 def printed(name, before, after):
-    """What guest/jobs/sim.sh prints of a file."""
-    return "".join(f"# stats {name}.{when} {line}\n" for when, text in (("before", before),
-                                                                      ("after", after))
-                   for line in text.splitlines())
+    """The figures of what a guest has copied of a file."""
+    return [{"file": f"{name}.{when}", "text": text.replace("\n", ";")}
+            for when, text in (("before", before), ("after", after))]
 
 
 def test_statistics_are_added_up():
     """Of all CPUs and kinds of idleness, by level; a counter of wakeup_stats may wrap around."""
-    ktap = (printed("wakeup_stats", WAKEUPS.format(2**32 - 3), WAKEUPS.format(4)) + "# sim rr 1 x\n"
-            + printed("schedstat", SCHEDSTAT.format(16, 100, 5, 7), SCHEDSTAT.format(16, 130, 9, 8)))
-    rows = dict(schedstats.deltas(ktap))
+    rows = dict(schedstats.deltas(printed("wakeup_stats", WAKEUPS.format(2**32 - 3), WAKEUPS.format(4)) + printed(
+        "schedstat", SCHEDSTAT.format(16, 100, 5, 7), SCHEDSTAT.format(16, 130, 9, 8))))
     print(rows)
     assert rows["queued_llc"] == 7 and rows["locked_llc"] == 0 and "cpu" not in rows
     assert rows["calls of schedule()"] == 30

@@ -66,7 +66,7 @@ for row in $ROWS; do
 		figure sim row="$name" value="$value" unit="$unit" $more
 	done < /tmp/figures
 	for file in "$STATS_DIR"/*; do
-		[ ! -f "$file" ] || sed "s/^/# stats ${file##*/} /" "$file"
+		[ ! -f "$file" ] || figure stats file="${file##*/}" text="$(tr '\n' ';' < "$file")"
 	done
 done
 echo "ok 1 sim"

@@ -16,15 +16,6 @@ DOMAIN = (("balance passes", (0, 8, 16)), ("tasks moved", (4, 12, 20)),
 VERSIONS = ("15", "16")
 
 
-def parse(ktap):
-    """Take what guest/jobs/sim.sh printed apart; give {name: (text before, text after)}."""
-    found = {}
-    for name, when, line in re.findall(r"^# stats (\w+)\.(before|after) (.*)$", ktap, re.M):
-        found.setdefault(name, {"before": [], "after": []})[when].append(line)
-    return {name: ("\n".join(texts["before"]), "\n".join(texts["after"]))
-            for name, texts in found.items()}
-
-
 def wakeups(text):
     """Add up the columns of wakeup_stats over all CPUs; give {column: count}, empty for no text."""
     head, *rows = [line.split() for line in text.splitlines() if line.strip()] or [[]]
@@ -55,13 +46,12 @@ def schedstat(text):
     return counts
 
 
-def deltas(ktap):
-    """Give the rows [what, count] of what was counted in the measured region, from what
-    guest/jobs/sim.sh printed. wakeup_stats has counters of 32 bits for each CPU, which wrap around."""
-    found = parse(ktap)
-    rows = []
+def deltas(figures):
+    """Give the rows [what, count] of what was counted in the measured region, from the figures `stats` of
+    guest/jobs/sim.sh: files before and after it, with a ";" at the end of each line. wakeup_stats has counters of 32 bits for each CPU, which wrap around."""
+    texts, rows = {one["file"]: one["text"].replace(";", "\n") for one in figures}, []
     for name, read in (("wakeup_stats", wakeups), ("schedstat", schedstat)):
-        before, after = map(read, found.get(name, ("", "")))
+        before, after = (read(texts.get(f"{name}.{when}", "")) for when in ("before", "after"))
         for title, count in after.items():
             change = count - before.get(title, 0)
             rows.append([title, change % 2**32 if name == "wakeup_stats" else change])

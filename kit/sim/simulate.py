@@ -216,7 +216,7 @@ def run(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windo
     planned = len(tasks) * len(windows.states)
     result.check(name, tests, [] if len(values) == len(lines) == planned else [
         f"{planned} windows gave {len(values)} figures and {len(lines)} reports"])
-    statistics = schedstats.deltas(result.ktap) if windows.stats else []
+    statistics = schedstats.deltas(tests.figures["stats"]) if windows.stats else []
     return [Region(figure["value"], json.loads(line),
                    {key: figure[key] for key in figure if key not in ("row", "value", "unit")}, statistics)
             for figure, line in zip(values, lines)]
