@@ -75,8 +75,8 @@ def test_all_held(name):
 
 
 # The beginnings of lines.
-GROUP_3, CPU_9, SIS_FAST = (f'# {{"figure": "{what},' for what in (
-    'group", "cpu": 3', 'cpu", "cpu": 9', 'state", "feature": "SIS_FAST"'))
+CPU_9, GROUP_3 = (figure(kind, cpu=cpu)[:-1] + "," for kind, cpu in (("cpu", 9), ("group", 3)))
+KERNEL, SIS_FAST = figure("kernel")[:-1], figure("state", feature="SIS_FAST")[:-1]
 
 
 @pytest.mark.parametrize("changes,part", [
@@ -91,8 +91,8 @@ GROUP_3, CPU_9, SIS_FAST = (f'# {{"figure": "{what},' for what in (
     ({SIS_FAST: ""}, "SIS_FAST is missing at boot"),
     ({"ok 2 toggle": "not ok 2 toggle TTWU_QUEUE_L2"}, "not ok: toggle TTWU_QUEUE_L2"),
     ({"ok 1 rubbish": "not ok 1 rubbish"}, "not ok: rubbish"),
-    ({'# {"figure": "kernel"': figure("kernel", release="6.12.1-other")}, "kernel 6.12.1-other, not 6.12.1-name"),
-    ({'# {"figure": "kernel"': ""}, "the guest runs kernel of no known name"),
+    ({KERNEL: figure("kernel", release="6.12.1-other")}, "kernel 6.12.1-other, not 6.12.1-name"),
+    ({KERNEL: ""}, "the guest runs kernel of no known name"),
     ({"ok 6 ": "not ok 6 selftests: sched: sis_fast"}, "not ok: selftests: sched: sis_fast"),
     ({"END": ""}, "no END line"),
 ])

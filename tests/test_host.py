@@ -878,14 +878,12 @@ def test_in_the_guest(tmp_path):
     files = bench_files(tmp_path)
     run = guest.run(m, "stack", "host", timeout=1200, files=files)
     tests = ktap.parse(run.ktap)
-    lines = [line for line in run.ktap.splitlines() if not line.startswith("# result")]
+    lines = [line for line in run.ktap.splitlines() if not line.startswith("# {")]
     print(*lines, f"{run.seconds:.0f} s", sep="\n")
     assert run.failures() + tests.failures() == []
     assert len(tests.leaves()) == 7
     # Above all the state in which it was measured: wrong ones would have been an error.
-    [text] = [line.removeprefix("# result ") for line in run.ktap.splitlines()
-              if line.startswith("# result ")]
-    (tmp_path / "result.json").write_text(text)
+    (tmp_path / "result.json").write_text(json.dumps(*tests.figures["result"]))
     found = store.load(tmp_path / "result.json")
     assert list(found.subjects) == ["off", "off again", "TTWU_QUEUE_L2", "both", "tolerant"]
     assert set(found.metrics) == {"hackbench/threads-pipe-2", "hackbench/threads-sockets-2"}

@@ -100,7 +100,7 @@ measures_and_ends() {
 	say < /tmp/out
 	for file in results/*/host-*.json; do
 		# One line for each file, so that no other output splits it.
-		tr -d '\n' < "$file" | sed 's/^/# result /'
+		tr -d '\n' < "$file" | sed 's/^{/# {"figure": "result",/'
 		echo
 	done
 	[ $status = 0 ] && is_as_before
