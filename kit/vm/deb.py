@@ -2,7 +2,7 @@
 """make deb: Debian packages of the patched kernel for a host, and make deb-test, which tries them.
 
 The kernel's own `make bindeb-pkg` makes the packages; their maintainer scripts run the hooks that those of
-the distribution's kernels run. A package's name is that of the kernel: linux-image-6.12.117-cachetopo-...
+the distribution's kernels run. A package's name is that of the kernel: linux-image-6.12.118-cachetopo-...
 No package of a distribution has such a name, so apt never takes one for a version of the other.
 """
 
@@ -175,7 +175,7 @@ def _root(built, work, series):
     here = GUEST / "debian"
     # Its mounts of /proc, /sys and /dev must not outlive it, if it is killed: the next run empties `work`.
     sh(["unshare", "--mount", "mmdebstrap", "--variant=apt", "--format=ext2",
-        f"--include={ROOT_PACKAGES} linux-image-{series.base}-cloud-amd64",
+        f"--include={ROOT_PACKAGES} linux-image-cloud-amd64",
         '--customize-hook=mkdir "$1/packages"',
         f"--customize-hook=copy-in {' '.join(str(path) for path in built)} {here}/install.sh {ROOT}/tools /packages",
         f"--customize-hook=copy-in {initramfs.install_selftests('stack', work)} /",
