@@ -98,34 +98,6 @@ def test_quilt_takes_them_off_again(made):
     assert files(toy.source) == before
 
 
-@pytest.mark.parametrize("kind", ["deb", "directory"])
-def test_git_bundle(made, kind, monkeypatch):
-    """The tree that make-tree.sh makes has the commits with their ids, whatever the user's git does by
-    itself. The bundle has nothing of the base."""
-    toy, top = made
-    config = toy.directory / "gitconfig"
-    config.write_text("[commit]\n\tgpgsign = true\n[core]\n\tautocrlf = true\n")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
-    deb = base.deb_path(toy.series, base.pin(toy.series))
-    new = toy.directory / "new"
-    sh([top / "make-tree.sh", deb if kind == "deb" else toy.source, new], capture=True)
-    assert toy.git("rev-parse", "base", "stack") == git(new, "rev-parse", "base^{commit}", "HEAD").out.strip()
-    assert files(new) == files(toy.linux)
-    # In a repository without the base it is refused: it contains only what is on top of it.
-    (toy.directory / "empty").mkdir()
-    git(toy.directory / "empty", "init", "-q")
-    with pytest.raises(Error, match="prerequisite"):
-        git(toy.directory / "empty", "fetch", "-q", top / "stack.bundle", "stack")
-
-
-def test_another_source_is_refused(made):
-    toy, top = made
-    with pytest.raises(Error, match="is not the source of Debian 6.12.1-1"):
-        sh([top / "make-tree.sh", toy.make_source(2), toy.directory / "new"], capture=True)
-    with pytest.raises(Error, match="usage: "):
-        sh([top / "make-tree.sh", toy.directory / "none", toy.directory / "new2"], capture=True)
-
-
 def test_same_bytes_again(made):
     toy, _ = made
     tarball = toy.series.work / "bundle"
@@ -166,6 +138,3 @@ def test_real_patches(tmp_path):
         applied(top, how, where)
         got = git(where, "hash-object", "--", *changed).out.split()
         assert dict(zip(changed, got)) == want, how
-    git(SERIES.linux, "bundle", "verify", "-q", top / "stack.bundle")
-    heads = git(SERIES.linux, "bundle", "list-heads", top / "stack.bundle").out.split()
-    assert heads == [git(SERIES.linux, "rev-parse", "stack").out.strip(), "refs/heads/stack"]

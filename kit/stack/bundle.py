@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make bundle: the series in one tarball, for people who have neither this repository nor its tools.
 
-It has the patches for quilt, the same as one mailbox for git am and as one diff for patch, a git bundle
-of the commits, the tools for hosts, and checksums.
-
-The git bundle holds the commits on top of the base only: with the base it would contain the whole source
-of the kernel. make-tree.sh makes the base's commit from Debian's source;
-author and dates are pinned, so it has the same id everywhere, and git fetch takes the rest from the bundle.
+It has the patches for quilt, the same as one mailbox for git am and as one diff for patch, the tools for
+hosts, and checksums.
 """
 
 import hashlib
-import lzma
 import shutil
-import tarfile
 from pathlib import Path
 
 from kit.paths import ROOT, SERIES
-from kit.process import Error, git, lock, say
+from kit.process import Error, git, lock, say, sh
 from kit.stack import base, patches
 
 # Where a file of the repository is in the tarball.
@@ -24,7 +18,7 @@ COPIES = {"LICENSE": "LICENSE", "tools": "tools"}
 README = """\
 {title}
 
-The series for {source}, as of git tree {tree}. cover-letter.txt says what it is. Each of these four
+The series for {source}, as of git tree {tree}. cover-letter.txt says what it is. Each of these three
 ways gives the same source; DIR is the directory of this file.
 
 In a directory with a source of Linux {base}.y that the patches apply to:
@@ -33,54 +27,10 @@ In a directory with a source of Linux {base}.y that the patches apply to:
     QUILT_PATCHES=DIR/patches quilt push -a             # each patch can be popped again
     git am DIR/all.mbox                                 # a git tree: one commit for each patch
 
-From Debian's {deb}, with the ids that the commits have where they were made:
-
-    DIR/make-tree.sh {deb} NEW_DIRECTORY
-
     sha256sum -c SHA256SUMS                             # here: checks the files
 
 The .config of the result needs CONFIG_SCHED_CACHE=y, and CONFIG_SCHED_DEBUG=y for its switches.
 tools/llcstat shows what the patched kernel does. The licence of all files is GPL-2.0-only.
-"""
-# The commands that make a base commit with the id that kit.stack.base gives it.
-MAKE_TREE = """\
-#!/bin/sh
-# SPDX-License-Identifier: GPL-2.0-only
-# make-tree.sh SOURCE DIRECTORY: make a git tree of {source} in a new directory, with the series as
-# branch `stack`. SOURCE is {deb}, or the directory it was unpacked to.
-
-set -e
-base={commit}
-here=$(cd "$(dirname "$0")" && pwd)
-[ $# = 2 ] && [ -e "$1" ] && [ ! -e "$2" ] || {{
-	echo "usage: $0 SOURCE DIRECTORY, of which the first exists and the second does not" >&2
-	exit 2
-}}
-mkdir "$2"
-if [ -d "$1" ]; then
-	tar -c -C "$1" --exclude=./.git . | tar -x -C "$2"
-else
-	dpkg-deb --fsys-tarfile "$1" | tar -xO --wildcards '*/linux-source-*.tar.xz' |
-		tar -xJ --strip-components=1 -C "$2"
-fi
-cd "$2"
-# Debian's packaging ignores all files.
-[ ! -f .gitignore ] || sed -i '/^\\/\\*$/d; /^!\\/debian\\/$/d' .gitignore
-# What a user configures may change what is committed.
-export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null
-export {identity}
-git init -q -b stack
-git add -A -f .
-found=$(echo '{subject}' | git commit-tree "$(git write-tree)")
-[ "$found" = "$base" ] || {{
-	echo "$1 is not the source of {source}: its commit is $found, not $base." >&2
-	echo "Use git am or patch, see README." >&2
-	exit 1
-}}
-git update-ref refs/tags/base "$base"
-git fetch -q "$here/stack.bundle" stack
-git reset -q --hard FETCH_HEAD
-git log --oneline base..stack | wc -l
 """
 
 
@@ -99,7 +49,7 @@ def write(series=SERIES, directory=None) -> Path:
         name = f"cachetopo-{version}-{tree}"
         shutil.rmtree(directory / name, ignore_errors=True)
         (directory / name).mkdir(parents=True)
-        fill(directory / name, series, linux, have, tree)
+        fill(directory / name, series, linux, have.name, tree)
         seconds = int(git(linux, "log", "-1", "--format=%ct", "stack").out)
         tarball = pack(directory / name, seconds)
     digest = hashlib.sha256(tarball.read_bytes()).hexdigest()
@@ -122,17 +72,9 @@ def fill(top, series, linux, source, tree):
         # Blob ids in full: the same file wherever it is made.
         diff = git(linux, "diff", "--full-index", "--no-renames", "--diff-algorithm=myers", "base", "stack")
         file.write(diff.out.encode())
-    git(linux, "bundle", "create", "-q", top / "stack.bundle", "stack", "^base")
-
-    commit = git(linux, "rev-parse", "base^{commit}").out.strip()
-    deb = base.deb_path(series, source).name
     words = {"title": f"{_title(cover, series)}: {len(names)} patches for Linux {series.base}",
-             "source": source.name, "tree": tree, "base": series.base, "deb": deb, "commit": commit,
-             "subject": git(linux, "log", "-1", "--format=%s", commit).out.strip(),
-             "identity": " ".join(f"{name}='{value}'" for name, value in base.IDENTITY.items())}
+             "source": source, "tree": tree, "base": series.base}
     (top / "README").write_text(README.format(**words))
-    (top / "make-tree.sh").write_text(MAKE_TREE.format(**words))
-    (top / "make-tree.sh").chmod(0o755)
     files = sorted(path for path in top.rglob("*") if path.is_file())
     (top / "SHA256SUMS").write_text("".join(
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(top)}\n" for path in files))
@@ -148,18 +90,9 @@ def _title(cover, series) -> str:
 def pack(top, seconds) -> Path:
     """Write a directory to a .tar.xz beside it, the same bytes for the same files; the tarball. seconds:
     the time that all its files get."""
-    def plain(entry):
-        entry.uid = entry.gid = 0
-        entry.uname = entry.gname = "root"
-        entry.mtime = seconds
-        entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
-        return entry
-
     tarball = top.with_name(top.name + ".tar.xz")
-    with lzma.open(tarball, "wb") as packed, tarfile.open(
-            fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path in [top, *sorted(top.rglob("*"))]:
-            archive.add(path, path.relative_to(top.parent), recursive=False, filter=plain)
+    sh(["tar", "--create", "--sort=name", f"--mtime=@{seconds}", "--owner=root:0", "--group=root:0", "--mode=u+w,go-w,a+rX",
+        "--use-compress-program=xz -T1", "-f", tarball, "-C", top.parent, top.name], capture=True)
     return tarball
 
 
