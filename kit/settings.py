@@ -110,7 +110,6 @@ SETTINGS = (
     Setting("MACHINE", str, "two-ccx", "machine to emulate: a name from machines/ or a .toml file"),
     Setting("CONFIG", str, "generic", "configuration to package: Debian's cloud or generic one of 6.12, or a .config"
             " file such as /boot/config-$(uname -r)"),
-    Setting("PATCHES", words, (), "numbers of the patches to boot, such as '5 40..45' (default: all)"),
     Setting("MINUTES", number(1, 10_000), 5, "how long to boot one guest after the other, on this host's"
             " clock (default: 5)"),
     Setting("SEED", number(0, 2**32 - 1), None, "seed of the first guest; the next ones have SEED + 1, ..."
