@@ -299,7 +299,7 @@ def test_moves():
     lines = tables.moves(old, worse)
     print("\n".join(lines))
     one, two, none = ("+1.00 % (+1.00 to +1.00)", "+2.00 % (+2.00 to +2.00)",
-                      "+0.00 % (+0.00 to +0.00)")
+                      "0.00 % (0.00 to 0.00)")
     assert lines == [f"a pipe, off: was {one}, is {two}: WORSE", f"a pipe, on: new, {none}"]
     assert tables.moves(worse, old) == ["a pipe, on: gone",
                                         f"a pipe, off: was {two}, is {one}: better"]

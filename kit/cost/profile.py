@@ -9,7 +9,7 @@ from collections import Counter
 from kit.cost import plan
 from kit.paths import BUILD, ROOT
 from kit.process import Error, say, sh
-from kit.results import tables
+from kit.results import tables, verdict
 from kit.vm import guest, kernel, ktap
 
 SOURCE = ROOT / "plugins/profile.c"
@@ -76,9 +76,9 @@ def table(base, other, names):
     rows = [["", *names, "difference"]]
     for name in everything[:SHOWN]:
         one, two = base.get(name, 0), other.get(name, 0)
-        rows.append([name, f"{one:.1f}", f"{two:.1f}", f"{two - one:+.1f}"])
+        rows.append([name, f"{one:.1f}", f"{two:.1f}", verdict.signed(two - one, 1)])
     one, two = sum(base.values()), sum(other.values())
-    return [*rows, ["all", f"{one:.1f}", f"{two:.1f}", f"{two - one:+.1f}"]]
+    return [*rows, ["all", f"{one:.1f}", f"{two:.1f}", verdict.signed(two - one, 1)]]
 
 
 def show(m, what, builds, size):

@@ -225,7 +225,7 @@ def validation(results):
 
 def _judged(one):
     """Give the cells of a Verdict: the change and the word."""
-    change = "" if None in one.gain else "{:+.1f} % ({:+.1f} to {:+.1f})".format(*(100 * x for x in one.gain))
+    change = "" if None in one.gain else "{} % ({} to {})".format(*(verdict.signed(100 * x, 1) for x in one.gain))
     return change, one.word
 
 
@@ -324,7 +324,7 @@ def _wake_table(found, base, metric, published):
         on, one = _on(subject, base), judged[subject][metric]
         change, word = _judged(one)
         # With one seed there is no interval.
-        rows.append([on, change or f"{100 * one.gain[0]:+.1f} %", word, published.get(on.replace("`", ""), ""), *figures(subject)])
+        rows.append([on, change or f"{verdict.signed(100 * one.gain[0], 1)} %", word, published.get(on.replace("`", ""), ""), *figures(subject)])
     return rows
 
 

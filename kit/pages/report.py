@@ -155,7 +155,7 @@ def cost_mail(result):
             cells = []
             for name in others:
                 one = judged.get(name, {}).get(metric)
-                cells.append(f"{100 * (one.change.ratio - 1):+.2f}%" if one and one.change.ratio
+                cells.append(f"{verdict.signed(100 * (one.change.ratio - 1), 2)}%" if one and one.change.ratio
                              else "-")
             lines.append(f"  {metric:<22} {tables.number(tables.median(values)):>11}"
                          + "".join(f" {cell:>8}" for cell in cells))

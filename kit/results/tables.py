@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tables of results, for the terminal and in Markdown."""
 
-import numpy
+import math
+import statistics
 
 from kit.results import store, verdict
 
@@ -10,15 +11,15 @@ DISTURBED = "*: a memory layout was left out, because its figure is far from tho
 
 def median(values):
     """The median of some numbers."""
-    return float(numpy.median(values))
+    return statistics.median(values)
 
 
 def spread(values):
     """How far values are from each other: their standard deviation relative to the mean, 0.01
     being one percent; None for one value."""
-    if len(values) < 2 or not numpy.mean(values):
+    if len(values) < 2 or not statistics.fmean(values):
         return None
-    return float(numpy.std(values, ddof=1) / numpy.mean(values))
+    return math.sqrt(verdict.variance(values)) / statistics.fmean(values)
 
 
 def middle(result, values):
@@ -62,7 +63,7 @@ def _cells(result, judged, subject, metric):
     if against is None:
         if values is None:
             return ["-", "-"]
-        return [number(middle(result, values)), percent(spread(values), "")]
+        return [number(middle(result, values)), percent(spread(values))]
     base = result.values.get(against, {}).get(metric)
     if values is None or base is None:
         return ["-"]
@@ -72,7 +73,7 @@ def _cells(result, judged, subject, metric):
         found = judged[subject][metric].change
     if found.ratio is None:
         # A ratio to nothing says nothing.
-        return [f"{median(values) - median(base):+.1f}"]
+        return [verdict.signed(median(values) - median(base), 1)]
     return [verdict.text(found) + "*" * found.left_out]
 
 
@@ -81,9 +82,9 @@ def number(value):
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def percent(value, sign="+"):
+def percent(value):
     """Write a relative figure, 0.01, as "1.00 %"; "-" for None."""
-    return "-" if value is None else f"{value * 100:{sign}.2f} %"
+    return "-" if value is None else f"{value * 100:.2f} %"
 
 
 def cost(result):
@@ -137,7 +138,7 @@ def sums(judged):
                 most = pick(all_, key=all_.get)
                 small = [found[metric].margin for metric in all_ if found[metric].equivalent]
                 inside = f" ({len(small)} within {100 * small[0]:g} %)" if small else ""
-                words.append(f"{len(all_)} {word}{inside}, most {100 * all_[most]:+.2f} % ({most})")
+                words.append(f"{len(all_)} {word}{inside}, most {verdict.signed(100 * all_[most], 2)} % ({most})")
             else:
                 words.append(f"no {word}")
         equal = [one for one in found.values() if one.word == verdict.EQUIVALENT]

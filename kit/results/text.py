@@ -14,7 +14,7 @@ def rows(result, judged, subject):
     table = [HEAD]
     for metric, found in judged[subject].items():
         base = [*result.values[against][metric], *control.get(metric, ())]
-        gain, low, high = (None if x is None else f"{100 * x:+.2f}" for x in found.gain)
+        gain, low, high = (None if x is None else verdict.signed(100 * x, 2) for x in found.gain)
         table.append([metric, f"{_figure(tables.middle(result, base))} {result.metrics[metric].unit} "
                       f"({_std(base)})", f"{gain or '-'} ({_std(result.values[subject][metric])})",
                       f"{low} to {high}" if low else "-",
@@ -26,7 +26,7 @@ def _drift(found):
     """Write how far a control is from its base, with the p-value if that is more than chance."""
     if found is None or found.ratio is None:
         return "-"
-    shown = f"{100 * (found.ratio - 1):+.2f}"
+    shown = verdict.signed(100 * (found.ratio - 1), 2)
     return shown + (f", p {found.p:.1g}" if found.p is not None and found.p < verdict.ALPHA else "")
 
 

@@ -20,6 +20,10 @@ is a ratio, and a time and the rate that is its inverse get the same verdict.
 - GAIN or LOSS: the corrected p is below 5 %. Else EQUIVALENT: two one-sided tests (TOST), corrected
   in the same way, show that the ratio is between 1 / (1 + margin) and 1 + margin. Else NONE, with what
   is missing. `equivalent` is set for a GAIN or LOSS that is proved to be inside the margin, too.
+
+The last digits of a logarithm, a sum or a quantile depend on the processor and on the versions of the
+C library, numpy and scipy. Sums are exact here, and what comes of a test is rounded to DIGITS, so that
+equal figures are equal, and every page has the same digits, everywhere.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import statistics
 from dataclasses import dataclass
 
 import numpy
@@ -54,6 +59,8 @@ MOST_LEFT_OUT = 1 / 3
 MOST_PLANNED = 100_000
 # A difference of logarithms that comes from rounding.
 ROUNDING = 1e-12
+# Significant digits of a Change: far more than any page shows, and less than a processor gets right.
+DIGITS = 12
 # Instruments whose figures are blocked and screened; and margins that are not 5 %: of instructions, that is the
 # largest budget of the design for what a feature may cost.
 SCREENED, MARGINS = ("cost",), {"cost": 0.01}
@@ -211,6 +218,32 @@ class _Both:
         return (min(ends[0][0], ends[1][0]), max(ends[0][1], ends[1][1])) if all(ends) else None
 
 
+def _logs(values):
+    return [math.log(value) for value in values]
+
+
+def _differences(base, other):
+    return [two - one for one, two in zip(base, other)]
+
+
+def _mean(values):
+    return math.fsum(values) / len(values)
+
+
+def variance(values):
+    """The variance of a sample, of two values or more."""
+    middle = _mean(values)
+    return math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1)
+
+
+def _digits(value):
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _exp(value):
+    return _digits(math.exp(value))
+
+
 @functools.lru_cache(8)
 def _assignments(base, other):
     """Give a matrix with a row for each way to choose `other` of all values but the last `other`
@@ -242,9 +275,9 @@ def _flips(blocks):
 def _exact(base, other):
     """Give the permutation test of two samples of logarithms."""
     nb, no = len(base), len(other)
-    estimate = float(other.mean() - base.mean())
+    estimate = _mean(other) - _mean(base)
     matrix, less = _assignments(nb, no)
-    values = numpy.concatenate([base, other])
+    values = numpy.array([*base, *other])
     # Against rounding, which would tell equal values apart.
     values = values - values.mean()
     sums = matrix @ values
@@ -255,11 +288,11 @@ def _exact(base, other):
 def _two_samples(base, other):
     """Give the test of two samples of logarithms, each with two values or more, and its name."""
     nb, no = len(base), len(other)
-    vb, vo = float(base.var(ddof=1)) / nb, float(other.var(ddof=1)) / no
+    vb, vo = variance(base) / nb, variance(other) / no
     if vb + vo <= ROUNDING ** 2:
         return _exact(base, other), "permutation"
     freedom = (vb + vo) ** 2 / (vb ** 2 / (nb - 1) + vo ** 2 / (no - 1))
-    welch = _T(float(other.mean() - base.mean()), math.sqrt(vb + vo), freedom)
+    welch = _T(_mean(other) - _mean(base), math.sqrt(vb + vo), freedom)
     if min(nb, no) >= EXACT:
         return welch, "Welch"
     return _Both(_exact(base, other), welch), "permutation and Welch"
@@ -268,11 +301,11 @@ def _two_samples(base, other):
 def _blocks(differences):
     """Give the test of differences of logarithms, one for each block."""
     n = len(differences)
-    estimate, sd = float(differences.mean()), float(differences.std(ddof=1)) if n > 1 else 0.0
+    estimate, sd = _mean(differences), math.sqrt(variance(differences))
     if n >= EXACT and sd > ROUNDING:
         return _T(estimate, sd / math.sqrt(n), n - 1), "paired t"
     flips = _flips(n)
-    return _Permutation(estimate, numpy.sort(flips @ differences / flips.sum(axis=1))), "sign flips"
+    return _Permutation(estimate, numpy.sort(flips @ numpy.array(differences) / flips.sum(axis=1))), "sign flips"
 
 
 # ---- what is compared ----
@@ -301,9 +334,11 @@ def regime(differences):
     block is left out, and the interval is as wide as the figures are. If a feature causes such
     migrations, the change does not show them, but the number of blocks left out does.
     """
-    off = numpy.abs(differences - numpy.median(differences))
+    middle = statistics.median(differences)
+    off = [abs(difference - middle) for difference in differences]
     # 1.4826: the standard deviation of a normal distribution in median absolute deviations.
-    return off <= max(REGIME_SD * 1.4826 * float(numpy.median(off)), math.log1p(REGIME))
+    most = max(REGIME_SD * 1.4826 * statistics.median(off), math.log1p(REGIME)) + ROUNDING
+    return [one <= most for one in off]
 
 
 def change(base, other, paired=False, screened=False):
@@ -315,13 +350,12 @@ def change(base, other, paired=False, screened=False):
 def level(values):
     """Give the Change from 1 to the geometric mean of figures: what they are by themselves. One without
     an interval if there are less than two. problem() finds nothing wrong with them."""
-    logs = numpy.log(numpy.array(values, float))
-    ratio, n = math.exp(float(logs.mean())), (len(logs), len(logs))
+    logs = _logs(values)
+    n = (len(logs), len(logs))
     if len(logs) < 2:
-        return Change(ratio, n=n)
-    error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    low, high = _T(float(logs.mean()), error, len(logs) - 1).interval()
-    return Change(ratio, math.exp(low), math.exp(high), method="t", n=n)
+        return Change(_exp(_mean(logs)), n=n)
+    low, high = _T(_mean(logs), math.sqrt(variance(logs) / len(logs)), len(logs) - 1).interval()
+    return Change(_exp(_mean(logs)), _exp(low), _exp(high), method="t", n=n)
 
 
 def drift(base, control):
@@ -330,33 +364,39 @@ def drift(base, control):
 
 
 def _change(base, other, paired, screened):
-    base, other = (numpy.log(numpy.array(values, float)) for values in (base, other))
+    base, other = _logs(base), _logs(other)
     left_out = 0
     if paired and screened:
-        usual = regime(other - base)
-        left_out = int((~usual).sum())
-        base, other = base[usual], other[usual]
+        usual = regime(_differences(base, other))
+        left_out = usual.count(False)
+        base, other = (list(itertools.compress(values, usual)) for values in (base, other))
     n = len(base), len(other)
     if min(n) < 2:
-        return None, Change(math.exp(float(other.mean() - base.mean())), n=n, left_out=left_out)
-    test, method = _blocks(other - base) if paired else _two_samples(base, other)
-    low, high = (math.exp(end) for end in test.interval()) if test.interval() else (None, None)
-    return test, Change(math.exp(test.estimate), low, high, min(1.0, 2 * min(test.tails(0))), method,
+        return None, Change(_exp(_mean(other) - _mean(base)), n=n, left_out=left_out)
+    test, method = _blocks(_differences(base, other)) if paired else _two_samples(base, other)
+    low, high = map(_exp, test.interval()) if test.interval() else (None, None)
+    return test, Change(_exp(test.estimate), low, high, _digits(min(1.0, 2 * min(test.tails(0)))), method,
                         n, left_out)
 
 
 def mean(values):
     """The geometric mean of positive values, of which a Change is the ratio."""
-    return math.exp(float(numpy.log(numpy.array(values, float)).mean()))
+    return _exp(_mean(_logs(values)))
+
+
+def signed(value, digits):
+    """Write a number with its sign and so many digits behind the point; what rounds to zero has no sign."""
+    text_ = f"{value:+.{digits}f}"
+    return text_ if text_.strip("+-0.") else text_[1:]
 
 
 def text(change_):
     """Write a Change of a figure with both ends of its interval: "+1.26 % (+1.21 to +1.31)"."""
     if change_.ratio is None:
         return "-"
-    ends = "" if change_.low is None else (
-        f" ({100 * (change_.low - 1):+.2f} to {100 * (change_.high - 1):+.2f})")
-    return f"{100 * (change_.ratio - 1):+.2f} %{ends}"
+    ratio, low, high = (None if one is None else signed(100 * (one - 1), 2)
+                        for one in (change_.ratio, change_.low, change_.high))
+    return f"{ratio} %" + (f" ({low} to {high})" if low else "")
 
 
 def holm(ps):
@@ -373,18 +413,18 @@ def more(base, other, paired=False, screened=False, target=MARGIN):
     """Say how many values to add to each sample (each block of a pair) for an interval that reaches
     `target` to each side, if they spread as those that are there: 0 if it is as narrow; None with less
     than two values, or if it were more than MOST_PLANNED. A larger base stays as much larger."""
-    base, other = (numpy.log(numpy.array(values, float)) for values in (base, other))
+    base, other = _logs(base), _logs(other)
     if min(len(base), len(other)) < 2:
         return None
     if paired:
-        differences = other - base
+        differences = _differences(base, other)
         if screened:
-            differences = differences[regime(differences)]
+            differences = list(itertools.compress(differences, regime(differences)))
         have, times = len(differences), 1.0
-        vb, vo = 0.0, float(differences.var(ddof=1)) if have > 1 else 0.0
+        vb, vo = 0.0, variance(differences) if have > 1 else 0.0
     else:
         have, times = len(other), len(base) / len(other)
-        vb, vo = float(base.var(ddof=1)) / times, float(other.var(ddof=1))
+        vb, vo = variance(base) / times, variance(other)
     if vb + vo <= ROUNDING ** 2:
         return 0
 
@@ -412,11 +452,11 @@ def pooled_half(base, other):
     """
     if problem(Case("less", base, other)) or min(len(base), len(other)) < 2:
         return math.inf
-    base, other = (numpy.log(numpy.array(values, float)) for values in (base, other))
+    base, other = _logs(base), _logs(other)
     freedom = len(base) + len(other) - 2
-    variance = (len(base) * base.var() + len(other) * other.var()) / freedom
+    pooled = ((len(base) - 1) * variance(base) + (len(other) - 1) * variance(other)) / freedom
     return math.expm1(special.stdtrit(freedom, 1 - ALPHA / 2) * math.sqrt(
-        variance * (1 / len(base) + 1 / len(other))))
+        pooled * (1 / len(base) + 1 / len(other))))
 
 
 # ---- the verdict ----

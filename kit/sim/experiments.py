@@ -286,7 +286,7 @@ def sensitivity_page(found, command):
         lines += [f"## {name}", "", "The sign " + (f"changes with: {', '.join(other)}." if other else
                   f"holds for all {len(gains) - 1} changes."), "",
                   *tables.markdown([["changed", "gain"],
-                                    *([what, f"{100 * value:+.1f} %"] for what, value in gains.items())]), ""]
+                                    *([what, f"{verdict.signed(100 * value, 1)} %"] for what, value in gains.items())]), ""]
     return lines
 
 
@@ -303,7 +303,7 @@ def run_sensitivity(wanted, boot):
     def finish(key, result, took):
         name, what = key
         found[name][what] = gain(result, experiments[key].task.name)
-        say(f"row {name}, {what}: {100 * found[name][what]:+.1f} %, {took:.0f} s")
+        say(f"row {name}, {what}: {verdict.signed(100 * found[name][what], 1)} %, {took:.0f} s")
 
     failed |= run_all({key: one for key, one in experiments.items() if key not in failed}, boot, finish)
     # In the order of the experiments, and not in that in which they ended; only rows that are complete.
