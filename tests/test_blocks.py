@@ -9,7 +9,7 @@ from kit.features import FEATURES
 from kit.pages import blocks, documents, report
 from kit.paths import RESULTS, ROOT, Series
 from kit.process import Error
-from kit.results import store
+from kit.results import store, verdict
 
 BEGIN, END = "<!-- begin {}: make report -->", "<!-- end {} -->"
 
@@ -76,7 +76,7 @@ def test_wrong_markers_are_errors(results, text, error):
 
 def changed(results, instrument, subject, metric, factor):
     """The results, but for one subject's figures of one metric in all results of an instrument."""
-    results = copy.deepcopy(results)
+    results = {path: verdict.judged(copy.deepcopy(one)) for path, one in results.items()}
     for one in results.values():
         if one.instrument == instrument and metric in one.values.get(subject, {}):
             one.values[subject][metric] = [factor * x for x in one.values[subject][metric]]
@@ -258,7 +258,7 @@ def test_document_of_a_patch_that_does_not_apply(tmp_path):
 def test_bit_whose_cost_was_not_measured():
     """It has a row that says so; every bit has one."""
     path = ROOT / "results/two-ccx/cost.json"
-    result = store.load(path)
+    result = verdict.judged(store.load(path))
     del result.subjects["SCHED_CACHE_WAKE"], result.values["SCHED_CACHE_WAKE"]
     table = blocks.BLOCKS["cost-bits"]({path: result})[0]
     assert [row[0] for row in table[1:]] == ["no bit", *(f"`{one.name}`" for one in FEATURES)]
@@ -273,11 +273,13 @@ def test_missing_column_of_the_cost_table(tmp_path):
     """A declared column that a result lacks is an error, and not a narrower table."""
     path = ROOT / "results/two-ccx/cost.json"
     result = store.load(path)
-    table = blocks.BLOCKS["cost-mainline"]
-    assert table({path: result})[0][0] == ["operation", "7.3", "built in, off", "on"]
+
+    def table():
+        return blocks.BLOCKS["cost-mainline"]({path: verdict.judged(result)})
+    assert table()[0][0] == ["operation", "7.3", "built in, off", "on"]
     del result.subjects["7.3 on"], result.values["7.3 on"]
     with pytest.raises(Error, match="no column 7.3 on"):
-        table({path: result})
+        table()
     for subject in ("7.3 off", "7.3/nocache"):
         del result.subjects[subject], result.values[subject]
-    assert table({path: result}) == ["Not measured."]
+    assert table() == ["Not measured."]

@@ -27,11 +27,11 @@ TINY = plan.Size(layouts=1, ms=2, processes=10, memory_mib=1024)
 
 
 def made(values, **more):
-    """A Result of one metric on a base and two columns."""
+    """A Judged result of one metric on a base and two columns."""
     subjects = {"base": store.Subject("k", "base", None),
                 "off": store.Subject("k", "off", "base"),
                 "on": store.Subject("k", "on", "base")}
-    return store.Result("cost", "m", {"command": "c"}, {"k": {}},
+    return verdict.Judged("cost", "m", {"command": "c"}, {"k": {}},
                           {"pipe": store.Metric("instructions", "less", "a pipe")},
                           subjects, {name: {"pipe": numbers} for name, numbers in values.items()},
                           **more)
@@ -106,7 +106,7 @@ def test_collect(monkeypatch):
     assert result.values["base"]["memory/1/percpu"] == [0, 1, 2]
     assert "balance+ticks" not in result.metrics and "balance" in result.metrics
     assert "memory/1/slab" not in result.values["SIS_FAST"]
-    rows = [row for _, table in tables.cost(result) for row in table[1:]]
+    rows = [row for _, table in tables.cost(verdict.judged(result)) for row in table[1:]]
     assert len(rows) == len(result.metrics)
 
 
@@ -209,7 +209,7 @@ def test_results_come_back_as_they_were(tmp_path):
     result = made({"base": [1.0, 2.5], "off": [1.0, 2.0]})
     store.save(result, path)
     print(path.read_text())
-    assert store.load(path) == result
+    assert verdict.judged(store.load(path)) == result
     assert '"pipe": [1.0, 2.5]' in path.read_text()
 
 
@@ -445,7 +445,7 @@ def test_short_form(capsys):
     result = measure.collect(TWO, ["base", "stack"], plan.SHORT,
                           measure.repeat_info(TWO, plan.SHORT, None))
     assert store.problems(result) == []
-    for heading, rows in tables.cost(result):
+    for heading, rows in tables.cost(verdict.judged(result)):
         print("", heading, "", *tables.text(rows), sep="\n")
     for column, values in result.values.items():
         missing = {metric for metric in result.metrics if metric not in values}

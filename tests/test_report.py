@@ -9,7 +9,7 @@ import sys
 import numpy
 import pytest
 
-from kit.pages import report
+from kit.pages import plots, report
 from kit.paths import ROOT
 from kit.process import Error, git
 from kit.results import pages, store, tables, text, verdict
@@ -148,7 +148,7 @@ def test_the_same_data_has_the_same_verdict_everywhere(tmp_path):
         mail = next(line for line in (directory / "tables.txt").read_text().splitlines()
                     if line.startswith("  sharing"))
         assert mail.endswith("-" if one.word == verdict.NONE else one.word)
-        own = "\n".join(pages.own(result))
+        own = "\n".join(pages.own(verdict.judged(result)))
         assert f"**on against off: {verdict.text(one.change)}: {one}; off against itself: " in own
         assert verdict.text(one.change) in next(line for line in own.splitlines()
                                                 if line.startswith("| sharing |"))
@@ -158,15 +158,14 @@ def test_the_same_data_has_the_same_verdict_everywhere(tmp_path):
 
 
 def test_tables_as_on_lkml():
-    result = made()
-    judged = verdict.of(result)
-    head, *rows = text.rows(result, judged, "ON")
+    result = verdict.judged(made())
+    head, *rows = text.rows(result, "ON")
     print("\n".join(tables.text([head, *rows])))
     assert head[1:3] == ["baseline (std%)", "compare% (std%)"]
     assert re.fullmatch(r"100 s \(0\.\d\d\)", rows[0][1])
     assert re.fullmatch(r"\+(10|9)\.\d\d \(0\.\d\d\)", rows[0][2])
     assert [row[-1].split(" (")[0] for row in rows] == ["GAIN", "LOSS", "EQUIVALENT"]
-    lines = report.mail(result, judged)
+    lines = report.mail(result)
     print("\n".join(lines))
     assert max(len(line) for line in lines) <= 80 and any("LOSS" in line for line in lines)
 
@@ -265,15 +264,14 @@ def test_page(tmp_path):
     save(tmp_path, made("one"),
          *(made("two", release=release, boot=f"{release}{boot}", seed=boot, stack=stack)
            for release, stack in (("k", "-"), ("s", "t")) for boot in (1, 2)))
-    written = report.write(tmp_path)
+    written, drawn = report.write(tmp_path)
     page = (tmp_path / "README.md").read_text()
     print(page)
     assert {str(path.relative_to(tmp_path)) for path in written} == {
-        "README.md", "tables.txt", "one/host-0.svg", *(f"two/host-{i}.svg" for i in (1, 2, 3, 4)),
-        "two/boots.svg"}
+        "README.md", "tables.txt"}
+    assert list(drawn) == ["one/host-0", *(f"two/host-{i}" for i in (1, 2, 3, 4)), "two/boots"]
     for words in ("## one", "## two", "### Kernels compared", "make bench-host",
                   "mitigations: l1tf: some", "not measured: perf/pipe: perf is not installed",
-                  "![intervals](one/host-0.svg)",
                   "| case | baseline (std%) | compare% (std%) |", "run loses", "1 LOSS"):
         assert words in page, words
     assert "loses" in (tmp_path / "tables.txt").read_text()
@@ -285,10 +283,9 @@ def test_page_of_what_is_compared_with_nothing(tmp_path):
     for name in ("off again", "ON"):
         del alone.subjects[name], alone.values[name]
     save(tmp_path, alone, made(release="s", stack="t"))
-    report.write(tmp_path)
+    assert list(report.write(tmp_path)[1]) == ["m/host-1"]
     page = (tmp_path / "README.md").read_text()
     print(page)
-    assert not (tmp_path / "m/host-0.svg").exists() and not (tmp_path / "m/boots.svg").exists()
     assert page.count("There are too few values to compare, or nothing to compare with.") == 2
     assert re.search(r"\| gains \(s\) \| 10[01] \(0\.\d\d\) \|\n", page)
     assert re.search(r"\| gains \(s\) \| 10[01] \(-\) \| 10[01] \(-\) \| 9[\d.]* \(-\) \|\n", page)
@@ -299,7 +296,9 @@ def test_page_is_the_same_each_time(tmp_path):
     found = []
     for name in ("one", "two"):
         save(tmp_path / name, made("m"), made("m", release="s", stack="t", seed=2))
-        found.append({path.name: path.read_bytes() for path in report.write(tmp_path / name)})
+        written, drawn = report.write(tmp_path / name)
+        written += [plots.intervals(tmp_path / name / f"{each}.svg", judged) for each, judged in drawn.items()]
+        found.append({path.name: path.read_bytes() for path in written})
     assert found[0] == found[1]
     svg = found[0]["host-0.svg"].decode()
     print(f"{len(svg)} bytes")
@@ -356,10 +355,11 @@ def test_simulations_are_put_together(tmp_path):
                          "qemu": "10.0.2", "workload": f"{file}:1".replace("z", "a"),
                          "seconds": 600}
         store.save(result, tmp_path / "m" / f"{file}.json")
-    written = {path.name for path in report.write(tmp_path)}
+    written, drawn = report.write(tmp_path)
     page = (tmp_path / "README.md").read_text()
     print(page)
-    assert {"sim-0.svg", "sim-1.svg", "sim-a.md", "sim-c.md"} <= written and page.count("| case |") == 2
+    assert list(drawn) == ["m/sim-0", "m/sim-1"] and page.count("| case |") == 2
+    assert {"sim-a.md", "sim-c.md"} <= {path.name for path in written}
     assert [page.count(f"\n| sim-{name}:1 |") for name in "abc"] == [1, 1, 1]
     # The same workload once more.
     assert page.count("\n| sim-a:1 (sim-z) |") == 1

@@ -484,11 +484,11 @@ def test_hottest_is_what_costs_most(names):
 
 
 def made(base, other, again=None):
-    """A Result of the workload `sharing`, of which more is better."""
+    """A Judged result of the workload `sharing`, of which more is better."""
     states = {"off": base, "on": other} | ({simulate.CONTROL: again} if again else {})
     subjects = {name: store.Subject("k", "on" if name == "on" else "off",
                                     None if name == "off" else "off") for name in states}
-    return store.Result("sim-sharing", "m", {"command": "make sim", "commit": "c", "qemu": "10.0.2"},
+    return verdict.Judged("sim-sharing", "m", {"command": "make sim", "commit": "c", "qemu": "10.0.2"},
                           {"k": {"release": "r", "source": "s"}},
                           {"sharing": workloads.WORKLOADS["sharing"].metric}, subjects,
                           {name: {"sharing": numbers} for name, numbers in states.items()},
@@ -639,7 +639,7 @@ def test_page_and_format(tmp_path):
     assert "| f | 1 | 2 | 3 |" in text and "GAIN; off against itself" in text
     path = tmp_path / "m" / "sim-sharing.json"
     store.save(result, path)
-    assert store.load(path) == result
+    assert verdict.judged(store.load(path)) == result
     # What was saved before there were details.
     old = copy.copy(result)
     old.details = {}

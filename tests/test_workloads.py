@@ -285,7 +285,7 @@ def test_statistics_of_a_further_run(fake):
     simulate.add_statistics(result, SMALL, task, [A, B], 20)
     assert result.values == before and [windows.stats for *_, windows in fake[-2:]] == [True, True]
     assert result.repeat["command"].endswith(" STATS=1")
-    [rows] = [rows for heading, rows in pages.simulation(result) if "schedstats" in heading]
+    [rows] = [rows for heading, rows in pages.simulation(verdict.judged(result)) if "schedstats" in heading]
     print(*tables.text(rows), sep="\n")
     assert rows == [["", str(A), str(B)], ["queued_llc", "35", "40"]]
 

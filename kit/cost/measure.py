@@ -133,7 +133,7 @@ def command(args):
              f"\"{compare} on\" is the same as off")
     # Fails now, and not after all the measuring, if the file cannot be read.
     committed = RESULTS / SERIES.results(m.name) / f"{INSTRUMENT}.json"
-    old = store.load(committed) if committed.exists() else None
+    old = verdict.judged(store.load(committed)) if committed.exists() else None
     for build in builds:
         kernel.build(build)
     initramfs.base("stack")
@@ -141,11 +141,11 @@ def command(args):
         profile.show(m, settings.get("PROFILE"), builds, size)
         return 0
     say(f"measuring on {m.name}: {', '.join(builds)}")
-    result = collect(m, builds, size, repeat_info(m, size, compare, columns), columns)
+    result = verdict.judged(collect(m, builds, size, repeat_info(m, size, compare, columns), columns))
     for heading, rows in tables.cost(result):
         for line in ["", heading, "", *tables.text(rows)]:
             say(line)
-    for line in ["", tables.DISTURBED, "", *tables.sums(verdict.of(result)), ""]:
+    for line in ["", tables.DISTURBED, "", *tables.sums(result.verdicts), ""]:
         say(line)
     if short:
         say("a short run is not compared with what is committed")

@@ -194,7 +194,7 @@ def simulated(results):
     found = {}
     for result in sims:
         own = result.instrument.removeprefix(SIM)
-        for subject, verdicts in verdict.of(result).items():
+        for subject, verdicts in result.verdicts.items():
             found.setdefault(result.machine, []).append(
                 (_place(result.repeat.get("workload", own)), _state(subject),
                  *_judged(verdicts[own])))
@@ -264,7 +264,7 @@ def claims(results):
         if not row.claim:
             continue
         found = there.get(row.path.stem)
-        [judged] = [verdicts[found.instrument.removeprefix(SIM)] for verdicts in verdict.of(found).values()
+        [judged] = [verdicts[found.instrument.removeprefix(SIM)] for verdicts in found.verdicts.values()
                     ] if found else [None]
         feature, _, conditions = row.claim.partition(": ")
         rows.append([feature, conditions, f"`{row.env['MACHINE']}`",
@@ -306,7 +306,7 @@ def _on(subject, base=""):
 
 def _wake_table(found, base, metric, published):
     """Give the rows of wake_features(): losses first, and what the first state has at the top."""
-    judged = verdict.of(found)
+    judged = found.verdicts
     columns = {name: head for name, head in WAKE_COLUMNS.items() if name in found.metrics}
     counted = "statistics" in found.details[base]
 

@@ -18,7 +18,7 @@ ROW_INCHES, COLUMN_INCHES, NAMES_INCHES = 0.2, 2.4, 2.6
 
 
 def intervals(path, judged):
-    """Draw {subject: {metric: Verdict}} to a file: a panel for each subject and a line for each metric
+    """Draw {subject: {metric: Verdict}} to a file, and give its name: a panel for each subject and a line for each metric
     that has an interval, in the colour of its verdict; in grey the margin of equivalence."""
     metrics = list(dict.fromkeys(metric for rows in judged.values() for metric in rows))
     with matplotlib.rc_context(STYLE):
@@ -37,6 +37,7 @@ def intervals(path, judged):
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
         pyplot.close(figure)
+    return path
 
 
 def _draw(panel, lines):

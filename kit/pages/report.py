@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make report: all saved results on one page of Markdown, with a plot of each, and the same tables
-as text for a mail. The page lies beside the results that it is about."""
+"""make report: all saved results on one page of Markdown, and the same tables as text for a mail. The page
+lies beside the results that it is about; plots of them go to build/, as each version of matplotlib draws
+another file."""
 
 import os
 import re
@@ -8,8 +9,8 @@ import textwrap
 from pathlib import Path
 
 from kit import settings
-from kit.paths import RESULTS, ROOT
-from kit.pages import blocks, plots
+from kit.paths import BUILD, RESULTS, ROOT
+from kit.pages import blocks
 from kit.process import Error, say
 from kit.results import pages, store, tables, text, verdict
 
@@ -30,7 +31,7 @@ RULE = ("More is better in all changes. The baseline is the geometric mean of th
 def across(runs, base=None):
     """Put the Results of several kernels on the same host together, where each boot of a kernel
     counts as one value, the median of its passes: what differs from boot to boot (where things lie
-    in memory) no run on one boot can tell. Give a Result, or None without two kernels.
+    in memory) no run on one boot can tell. Give a Judged result, or None without two kernels.
 
     base: the release of the kernel to compare with; else the first that has no stack in it.
     """
@@ -60,7 +61,7 @@ def across(runs, base=None):
                 whole.subjects.setdefault(name, store.Subject(release, subject, against))
                 _add_boot(whole, name, subject, together)
         against = against or next(iter(whole.subjects))
-    return whole
+    return verdict.judged(whole)
 
 
 def _add_boot(whole, name, subject, together):
@@ -93,7 +94,7 @@ def differences(runs):
 def simulated(files):
     """Put Results of make sim, {file: Result}, together that are of the same kernels in the same states:
     each workload's own figure becomes a metric. Each is judged by itself, as on its own page. Give
-    [(whole, {file: Result}, {subject: {metric: Verdict}})]."""
+    [(whole, {file: Result})], Judged ones all."""
     alike = {}
     for path, result in files.items():
         key = (str(result.subjects), str(result.kernels), str(result.repeat.get("round_ns")))
@@ -101,9 +102,9 @@ def simulated(files):
     found = []
     for together in alike.values():
         first = next(iter(together.values()))
-        whole = store.Result(SIM, first.machine, {"commands": {}}, first.kernels, {}, first.subjects,
+        whole = verdict.Judged(SIM, first.machine, {"commands": {}}, first.kernels, {}, first.subjects,
                                {name: {} for name in first.subjects})
-        judged = {}
+        whole.verdicts = {}
         for path, result in together.items():
             own = result.instrument.removeprefix(SIM)
             name = result.repeat.get("workload", own)
@@ -113,23 +114,23 @@ def simulated(files):
             whole.repeat["commands"][name] = result.repeat["command"]
             for subject, values in result.values.items():
                 whole.values[subject][name] = values[own]
-            for subject, verdicts in verdict.of(result).items():
-                judged.setdefault(subject, {})[name] = verdicts[own]
-        found.append((whole, together, judged))
+            for subject, verdicts in result.verdicts.items():
+                whole.verdicts.setdefault(subject, {})[name] = verdicts[own]
+        found.append((whole, together))
     return found
 
 
 # ---- tables ----
 
-def mail(result, judged):
-    """Give the lines of the tables of a Result for a mail, no wider than 76 columns."""
+def mail(result):
+    """Give the lines of the tables of a Judged result for a mail, no wider than 76 columns."""
     lines = []
-    for subject in judged:
+    for subject in result.verdicts:
         against = result.subjects[subject].against
         lines += [*textwrap.wrap(f"{result.machine}: {subject}, against {against}", 76),
                   "",
                   f"  {'case':<30} {'baseline(std%)':>17}  {'compare%(std%)':>16}  verdict"]
-        for metric, base, other, *_, word in text.rows(result, judged, subject)[1:]:
+        for metric, base, other, *_, word in text.rows(result, subject)[1:]:
             base, other = (text_.replace(" (", "(") for text_ in (base, other))
             lines.append(f"  {metric:<30} {base:>17}  {other:>16}  "
                          + word.partition(" (")[0].replace(verdict.NONE, "-"))
@@ -139,7 +140,7 @@ def mail(result, judged):
 
 def cost_mail(result):
     """The same for bench-cost: instructions, and changes without their intervals."""
-    lines, judged = [], verdict.of(result)
+    lines, judged = [], result.verdicts
     for base in (name for name, what in result.subjects.items() if what.against is None):
         others = [name for name, what in result.subjects.items() if what.against == base]
         if not others:
@@ -166,19 +167,19 @@ def cost_mail(result):
 # ---- the page ----
 
 def load(directory):
-    """Give {file: Result} of all results below a directory; Error if there are none."""
-    found = {path: store.load(path) for path in sorted(Path(directory).glob("*/*.json"))}
+    """Give {file: Judged} of all results below a directory; Error if there are none."""
+    found = {path: verdict.judged(store.load(path)) for path in sorted(Path(directory).glob("*/*.json"))}
     if not found:
         raise Error(f"no results in {directory}: make bench-cost or bench-host, and FROM= names "
                     "the directory that they are in")
     return found
 
 
-def write(directory, base=None):
-    """Write the page, that of each result that has its own, the plots and the tables for mails; give
-    the files."""
+def write(directory, base=None, files=None):
+    """Write the page, that of each result that has its own, and the tables for mails. Give the
+    files, and what to draw, {file name: {subject: {metric: Verdict}}}. files: what load() gives, if it is there."""
     directory = Path(directory)
-    files = load(directory)
+    files = files or load(directory)
     if base and not any(base in result.kernels for result in files.values()):
         raise Error(f"BASE={base}: no results of that kernel in {directory}")
     guides = GUIDES
@@ -186,11 +187,11 @@ def write(directory, base=None):
         guides = [f"[{guide}]({os.path.relpath(ROOT / guide, directory.resolve())})"
                   for guide in GUIDES]
     page = ["# Results", "",
-            "Made by `make report` from the files beside this one. How it was measured: "
+            "Made by `make report` from the files beside this one; it draws the intervals in build/plots/. How it was measured: "
             f"{', '.join(guides)}."
             + (f" What it means: [{NOTES}]({NOTES})." if (directory / NOTES).exists() else ""), "",
             *textwrap.wrap(RULE, 100), ""]
-    letter, written = [], []
+    letter, written, drawn = [], [], {}
     for machine in dict.fromkeys(path.parent for path in files):
         page += [f"## {machine.name}", ""]
         here = {path: result for path, result in files.items() if path.parent == machine}
@@ -200,34 +201,30 @@ def write(directory, base=None):
                 path.with_suffix(".md").write_text("\n".join(lines) + "\n")
                 written.append(path.with_suffix(".md"))
             if result.instrument == "cost":
-                page += _cost(path, directory, result, written)
+                page += _cost(path, result, drawn)
                 letter += cost_mail(result)
                 continue
             if result.instrument.startswith(SIM):
                 continue
-            judged = verdict.of(result)
-            page += _about(path, result)
-            page += _judged(path.with_suffix(".svg"), directory, result, judged, written)
-            letter += mail(result, judged)
+            page += [*_about(path, result), *_judged(f"{machine.name}/{path.stem}", result, drawn)]
+            letter += mail(result)
         sims = {path: result for path, result in here.items() if result.instrument.startswith(SIM)}
-        for number, (whole, together, judged) in enumerate(simulated(sims)):
-            page += _about_simulated(together)
-            page += _judged(machine / f"sim-{number}.svg", directory, whole, judged, written)
-            letter += mail(whole, judged)
+        for number, (whole, together) in enumerate(simulated(sims)):
+            page += [*_about_simulated(together), *_judged(f"{machine.name}/sim-{number}", whole, drawn)]
+            letter += mail(whole)
         runs = [result for result in here.values() if result.instrument == "host"]
         # On a host that has none of the base each kernel is compared with the usual one.
         known = any(base in run.kernels for run in runs)
         whole = across(runs, base if known else None) if runs else None
         if whole:
-            judged = verdict.of(whole)
             page += ["### Kernels compared", "", *_boots(whole),
                      *(f"- {line}" for line in differences(runs)), ""]
-            page += _judged(machine / "boots.svg", directory, whole, judged, written)
-            letter += mail(whole, judged)
+            page += _judged(f"{machine.name}/{BOOTS}", whole, drawn)
+            letter += mail(whole)
     for name, lines in ((PAGE, page), (MAIL, letter)):
         (directory / name).write_text("\n".join(lines).rstrip("\n") + "\n")
         written.append(directory / name)
-    return written
+    return written, drawn
 
 
 def _about(path, result):
@@ -270,18 +267,16 @@ def _about_simulated(together):
     return [*lines, ""]
 
 
-def _judged(plot, directory, result, judged, written):
-    """Give the part of the page that says what was found, and draw it."""
-    if not tables.tested(judged):
+def _judged(name, result, drawn):
+    """Give the part of the page that says what was found, and add that to what is to be drawn."""
+    if not tables.tested(result.verdicts):
         return ["There are too few values to compare, or nothing to compare with.", "",
                 *tables.markdown(text.medians(result)), ""]
-    plots.intervals(plot, judged)
-    written.append(plot)
-    lines = [*(f"- {line}" for line in tables.sums(judged)), "",
-             f"![intervals]({plot.relative_to(directory)})", ""]
-    for subject in judged:
+    drawn[name] = result.verdicts
+    lines = [*(f"- {line}" for line in tables.sums(result.verdicts)), ""]
+    for subject in result.verdicts:
         lines += [f"**{subject}** against {result.subjects[subject].against}", "",
-                  *tables.markdown(text.rows(result, judged, subject)), ""]
+                  *tables.markdown(text.rows(result, subject)), ""]
     commands = result.repeat.get("commands", {})
     shown = [metric for metric in result.metrics if metric in commands]
     if shown:
@@ -291,18 +286,15 @@ def _judged(plot, directory, result, judged, written):
     return lines
 
 
-def _cost(path, directory, result, written):
+def _cost(path, result, drawn):
     """The part of the page for bench-cost, which has tables of its own: its figures repeat
     exactly."""
     judged = {subject: {metric: one for metric, one in found.items() if not metric.endswith("+ticks")}
-              for subject, found in verdict.of(result).items()}
+              for subject, found in result.verdicts.items()}
     lines = _about(path, result)
     if tables.tested(judged):
-        plot = path.with_suffix(".svg")
-        plots.intervals(plot, judged)
-        written.append(plot)
-        lines += [*(f"- {line}" for line in tables.sums(judged)), "",
-                  f"![intervals]({plot.relative_to(directory)})", "", tables.DISTURBED, ""]
+        drawn[f"{path.parent.name}/{path.stem}"] = judged
+        lines += [*(f"- {line}" for line in tables.sums(judged)), "", tables.DISTURBED, ""]
     for heading, table in tables.cost(result):
         if len(table) > 1:
             lines += [f"**{heading}**", "", *tables.markdown(table), ""]
@@ -321,11 +313,17 @@ def _boots(whole):
 
 def command(_args=None):
     """make report: write the page of the results in FROM=, by default those in results/ and with
-    them the blocks of README.md, docs/ and the cover letters; 0."""
+    them the blocks of README.md, docs/ and the cover letters; draw the plots; 0."""
+    # Here, as the pages do without matplotlib.
+    from kit.pages import plots
     directory = Path(settings.get("FROM") or RESULTS)
-    for path in write(directory, settings.get("BASE") or None):
+    files = load(directory)
+    written, drawn = write(directory, settings.get("BASE") or None, files)
+    for path in written:
         say(str(path))
+    for name, judged in drawn.items():
+        say(str(plots.intervals(BUILD / "plots" / f"{name}.svg", judged)))
     if directory.resolve() == RESULTS:
-        for path in blocks.update(load(directory)):
+        for path in blocks.update(files):
             say(str(path))
     return 0

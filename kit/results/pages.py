@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The page of one result in Markdown, and its tables, of make sim and make bench-cost."""
 
-from kit.results import placement, tables, verdict
+from kit.results import placement, tables
 
 
 def own(result):
-    """Give the lines of the page of a Result of these two; None of another instrument."""
+    """Give the lines of the page of a Judged result of these two; None of another instrument."""
     if result.instrument == "cost":
         return _cost(result)
     return _simulation(result) if result.instrument.startswith("sim-") else None
@@ -27,7 +27,7 @@ def _tables(found):
 
 def _cost(result):
     return [*_head(result, f"Cost on {result.machine}", "docs/cost.md"),
-            *(f"- {line}" for line in tables.sums(verdict.of(result))),
+            *(f"- {line}" for line in tables.sums(result.verdicts)),
             *(f"- {row}: layout {number} is left out, disturbed in each attempt ({', '.join(columns)})"
               for row, layouts in result.repeat.get("disturbed", {}).items()
               for number, columns in layouts.items()), "", tables.DISTURBED,
@@ -42,7 +42,7 @@ def _simulation(result):
 
 
 def simulation(result):
-    """Give [(heading, rows)] of a simulation: the figures, and for each subject its placements and
+    """Give [(heading, rows)] of a Judged simulation: the figures, and for each subject its placements and
     where lines moved."""
     found = [("Figures", tables.table(result, list(result.metrics)))]
     for column, subject in result.subjects.items():

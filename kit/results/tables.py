@@ -31,11 +31,11 @@ def middle(result, values):
 
 
 def table(result, metrics):
-    """Give the rows, lists of text, of a table of these metrics; the first is the head.
+    """Give the rows, lists of text, of a table of these metrics of a Judged result; the first is the head.
 
     For each subject that others are compared with: its figure and spread, then their change.
     """
-    columns, judged = _columns(result), verdict.of(result)
+    columns, judged = _columns(result), result.verdicts
     rows = [["", *(text for _, heads in columns for text in heads)]]
     for name in metrics:
         metric = result.metrics[name]
@@ -88,7 +88,7 @@ def percent(value):
 
 
 def cost(result):
-    """Give [(heading, rows)]: instructions without ticks, with them, and memory."""
+    """Give [(heading, rows)] of a Judged result: instructions without ticks, with them, and memory."""
     names = list(result.metrics)
     ticks = [name for name in names if name.endswith("+ticks")]
     memory = [name for name in names if result.metrics[name].unit == "bytes"]
@@ -151,9 +151,9 @@ def sums(judged):
 
 
 def conclusions(result, metric):
-    """Say in a line for each subject that is compared with another what came of one metric."""
+    """Say in a line for each subject of a Judged result that is compared with another what came of one metric."""
     lines = []
-    for subject, found in verdict.of(result).items():
+    for subject, found in result.verdicts.items():
         one, base = found[metric], result.subjects[subject].against
         lines.append(f"{subject} against {base}: {verdict.text(one.change)}: {one}" + (
             f"; {base} against itself: {verdict.text(one.drift)}" if one.drift else ""))
@@ -161,10 +161,10 @@ def conclusions(result, metric):
 
 
 def moves(old, new):
-    """Give what is different from an older result of the same instrument and machine, a line
+    """Give what is different, in a Judged result, from an older one of the same instrument and machine, a line
     each: a change against its base that is not what it was, or that has come or gone. Columns that were
     not measured this time are left out."""
-    was, now = ({(subject, metric): one.change for subject, found in verdict.of(result).items()
+    was, now = ({(subject, metric): one.change for subject, found in result.verdicts.items()
                  for metric, one in found.items() if one.change.ratio is not None}
                 for result in (old, new))
     lines = [f"{old.metrics[metric].title}, {subject}: gone" for subject, metric in was

@@ -6,13 +6,13 @@ from kit.results import store, tables, verdict
 HEAD = ["case", "baseline (std%)", "compare% (std%)", "95 % interval", "drift", "p", "verdict"]
 
 
-def rows(result, judged, subject):
-    """Give the table of a subject against its base, lists of text, the first the head: as in the
+def rows(result, subject):
+    """Give the table of a subject of a Judged result against its base, lists of text, the first the head: as in the
     tables of LKML, but that the baseline is its figure and not 1.00, and more is always better."""
     against = result.subjects[subject].against
     control = result.values.get(store.control(result, against), {})
     table = [HEAD]
-    for metric, found in judged[subject].items():
+    for metric, found in result.verdicts[subject].items():
         base = [*result.values[against][metric], *control.get(metric, ())]
         gain, low, high = (None if x is None else verdict.signed(100 * x, 2) for x in found.gain)
         table.append([metric, f"{_figure(tables.middle(result, base))} {result.metrics[metric].unit} "
@@ -53,9 +53,10 @@ def _std(values):
 
 def of(result):
     """Give the lines of a Result for a terminal, ending in what it comes to."""
-    judged = verdict.of(result)
-    lines = [] if tables.tested(judged) else tables.text(medians(result))
-    for subject in judged if tables.tested(judged) else ():
+    result = verdict.judged(result)
+    tested = tables.tested(result.verdicts)
+    lines = [] if tested else tables.text(medians(result))
+    for subject in result.verdicts if tested else ():
         lines += [f"{subject}, against {result.subjects[subject].against}", "",
-                  *tables.text(rows(result, judged, subject)), ""]
-    return [*lines, *tables.sums(judged)]
+                  *tables.text(rows(result, subject)), ""]
+    return [*lines, *tables.sums(result.verdicts)]

@@ -524,6 +524,20 @@ def _explain(one):
 
 # ---- of results ----
 
+class Judged(store.Result):
+    """A Result that stays as it is, so that it is judged once however many tables show it."""
+
+    @functools.cached_property
+    def verdicts(self):
+        """{subject: {metric: Verdict}}, see of()."""
+        return of(self)
+
+
+def judged(result):
+    """Give a store.Result as a Judged one."""
+    return Judged(*(getattr(result, each.name) for each in dataclasses.fields(store.Result)))
+
+
 def of(result):
     """Judge a store.Result, one family: give {subject: {metric: Verdict}} of all that is compared with
     something, but for the A/A controls. Every page and command shows these."""

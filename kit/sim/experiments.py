@@ -235,6 +235,7 @@ def run_table(wanted, boot):
         say(f"row {name}: " + (f"to run: {why}" if why else "up to date"))
 
     def finish(name, result, took):
+        result = verdict.judged(result)
         simulate.save(result, paths[name])
         seconds[name] = took
         for line in tables.conclusions(result, to_do[name].task.name):

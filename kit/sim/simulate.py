@@ -504,7 +504,7 @@ def experiment(env=None):
 
 
 def save(result, path):
-    """Write a Result of make sim and its page."""
+    """Write a Judged result of make sim and its page."""
     store.save(result, path)
     path.with_suffix(".md").write_text("\n".join(pages.own(result)) + "\n")
 
@@ -523,7 +523,7 @@ def command(args):
             / f"sim-{name}.json")
     check_place(path, wanted, one.states)
     say(f"simulating {one}")
-    result = one.measure()
+    result = verdict.judged(one.measure())
     for heading, rows in pages.simulation(result):
         for line in ["", heading, "", *tables.text(rows)]:
             say(line)
