@@ -10,8 +10,7 @@ import time
 
 import pytest
 
-from kit import tests
-from kit.paths import BUILD, ROOT
+from kit.paths import ROOT
 
 SAMPLE = """
 import subprocess
@@ -69,35 +68,12 @@ def test_order_and_forgotten_marker(tmp_path):
     assert said.splitlines()[-1] == "4 passed, 1 failed"
 
 
-def test_test_in_two_tiers_is_refused(tmp_path):
-    said = run(tmp_path, "import pytest\npytestmark = pytest.mark.boot\n"
-               "@pytest.mark.long\ndef test_both(): pass\n")
-    assert "test_both is in more than one tier: boot, long" in said
-
-
 @pytest.mark.parametrize("arguments, says", [
     (["-k", "("], "ERROR: Wrong expression passed to '-k': (:"),
     (["tests/none.py"], "ERROR: tests/none.py: there is no such file")])
 def test_wrong_argument_is_one_line(tmp_path, arguments, says):
     said = run(tmp_path, SAMPLE, "-n1", *arguments).strip().splitlines()
     assert said[0] == "0 passed, 1 failed" and said[1].startswith(says) and len(said) == 2
-
-
-def test_sigterm_ends_the_run_after_a_test_that_changed_its_handler(tmp_path):
-    said = run(tmp_path, """
-import os
-import signal
-
-def test_that_ignores_it():
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-def test_that_is_ended():
-    os.kill(os.getpid(), signal.SIGTERM)
-
-def test_not_reached():
-    pass
-""")
-    assert "KeyboardInterrupt" in said and said.splitlines()[-1] == "1 passed, 1 failed"
 
 
 SLOW = """
@@ -141,12 +117,3 @@ def sleepers():
     """The processes of SLOW."""
     return subprocess.run(["pgrep", "-fx", f"sleep 4321.{os.getpid()}"], capture_output=True, text=True,
                           check=False).stdout.split()
-
-
-@pytest.mark.parametrize("command, marked, directory", [
-    ("test-fast", "fast", "fast"), ("test", "not long", "all")])
-def test_command_line(command, marked, directory):
-    assert tests.pytest_command(command, "tests/test_ktap.py -k 'one or two'") == [
-        sys.executable, "-m", "pytest", f"--basetemp={BUILD / 'pytest' / directory}",
-        f"-n{len(os.sched_getaffinity(0))}", "--dist=loadgroup", "--capture=fd",
-        "-m", marked, "tests/test_ktap.py", "-k", "one or two"]
