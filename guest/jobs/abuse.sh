@@ -1,80 +1,59 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Measure for SECONDS how late the threads of victims wake up, while one of ATTACKERS loads THREADS CPUs:
-# see guest/abuse.c. off, default and on are what set_state is to write for each state. Each attacker
-# runs in the cgroup of the victims and in another one. CONTROLS are attackers as root that load all
-# of CPUS, in the state off.
+# Measure for MS ms how late the victims' threads run, while an attacker of kit/trials/abuse.py loads the CPUs with
+# THREADS threads that compute at a time. off, default and on are what set_state is to write for each state. CPUS: all
+# that there are, for the control.
 
 . /lib.sh
 CGROUP=/sys/fs/cgroup
+# The victims: two threads that wake three others each. A worker computes for 100 us, and sleeps for 500 us.
+VICTIMS="latency 2 3 100 500 200 $MS"
+FOREVER=100000
 
-# used: CPU time of both groups in us, and the time in ms.
-used() {
-	cat $CGROUP/victim/cpu.stat $CGROUP/other/cpu.stat |
-		awk -v up="$(cut -d " " -f 1 /proc/uptime)" '/^usage_usec/ { used += $2 } END { print used, up * 1000 }'
+# attack NAME: load the CPUs until killed. None but the control needs a privilege.
+attack() {
+	case $1 in
+	processes) exec workload 1 hog $(((THREADS + 1) / 2)) 2 4 5 $FOREVER ;;
+	flood) exec workload 1 handoff "$THREADS" 20 0 4 5 $FOREVER ;;
+	storm)
+		for _ in $(seq "$THREADS"); do
+			while :; do /bin/true; done &
+		done
+		wait
+		;;
+	fifo) exec workload 1 cyclic $((CPUS * 8)) 1000 $FOREVER ;;
+	esac
 }
 
-# empty GROUP: end all of a group, and wait for it.
-empty() {
-	echo 1 > "$CGROUP/$1/cgroup.kill"
-	while grep -q "populated 1" "$CGROUP/$1/cgroup.events"; do
-		usleep 10000
-	done
-}
-
-# cell ATTACKER GROUP STATE REPEAT [THREADS]: measure the victims under one attacker in one state. All threads are
-# new: nothing is left of what another state has decided.
+# cell ATTACKER STATE REPEAT: measure in one state. All threads are new: nothing is left of what another state has
+# decided. The attacker is in a cgroup of its own, with the weight of that of the victims.
 cell() {
 	writes=
-	eval "writes=\$$3"
+	eval "writes=\$$2"
 	set_state "$writes"
-	where=victim
-	[ "$2" = same ] || where=other
-	pid=
-	if [ "$1" != none ]; then
-		(echo 0 > $CGROUP/$where/cgroup.procs && exec abuse attack "$1" "${5:-$THREADS}") &
-		pid=$!
-	fi
-	before=$(used)
-	(echo 0 > $CGROUP/victim/cgroup.procs && exec abuse victims "$SECONDS") > /tmp/lines || exit
-	of="attacker=$1 place=$2 state=$3 repeat=$4"
-	while read -r words; do
-		figure lateness $of $words
-	done < /tmp/lines
-	figure load $of "cpus=$(echo "$before $(used)" | awk '{ printf "%.1f", ($3 - $1) / 1000 / ($4 - $2) }')"
-	if [ "$pid" ]; then
-		kill -0 $pid || { echo "# the attacker $1 has ended"; exit 1; }
-		empty $where
-		wait $pid 2> /dev/null
-	fi
-}
-
-# states ATTACKER GROUP: all states in both orders.
-states() {
-	for state in off default on; do
-		cell "$1" "$2" $state 1
-	done
-	for state in on default off; do
-		cell "$1" "$2" $state 2
-	done
+	(echo 0 > $CGROUP/attacker/cgroup.procs && attack "$1") > /dev/null &
+	pid=$!
+	(echo 0 > $CGROUP/victims/cgroup.procs && exec workload "$3" $VICTIMS) > /tmp/lines || exit
+	read -r p99 _ more < /tmp/lines
+	figure lateness attacker="$1" state="$2" repeat="$3" p99="$p99" $more
+	[ "$1" = none ] || kill -0 $pid || { echo "# the attacker $1 has ended"; exit 1; }
+	echo 1 > $CGROUP/attacker/cgroup.kill
+	wait $pid 2> /dev/null
 }
 
 echo "TAP version 13"
 echo "1..1"
 echo +cpu > $CGROUP/cgroup.subtree_control
-for group in victim other; do
-	mkdir $CGROUP/$group
-	echo "# weight $group $(cat $CGROUP/$group/cpu.weight)"
-done
-states none same
-# First, since without them the rest says nothing.
-for attacker in $CONTROLS; do
-	cell "$attacker" same off 1 "$CPUS"
-	cell "$attacker" same off 2 "$CPUS"
-done
-for group in same other; do
-	for attacker in $ATTACKERS; do
-		states "$attacker" $group
+mkdir $CGROUP/victims $CGROUP/attacker
+for attacker in none $ATTACKERS; do
+	for state in off default on; do
+		cell $attacker $state 1
+	done
+	for state in on default off; do
+		cell $attacker $state 2
 	done
 done
+# Without it the rest says nothing.
+cell fifo off 1
+cell fifo off 2
 echo "ok 1 abuse"
