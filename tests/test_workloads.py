@@ -5,12 +5,13 @@ the kit makes of its kinds, its starts and its windows."""
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from kit import settings
-from kit.paths import GUEST
+from kit.paths import GUEST, ROOT
 from kit.process import Error
 from kit.results import pages, store, tables, verdict
 from kit.sim import schedstats, simulate, transfers, workloads
@@ -104,6 +105,24 @@ def test_each_window_follows_its_state(program, tmp_path):
     done = run(program, "windows=3", f"between={script}", "hog", 1, 1, 64, 5, 5)
     print(done.stderr)
     assert done.returncode == 1 and f"{script} 0 >&2 failed" in done.stderr
+
+
+def test_slice_leaves_the_nice_value(program, tmp_path):
+    """A user who is not root may not lower it, and the tests may run under nice."""
+    script = tmp_path / "between"
+    script.write_text("#!/bin/sh\npid=$PPID\n"
+                      "grep -q workload /proc/$pid/comm || pid=$(awk '{print $4}' /proc/$pid/stat)\n"
+                      "awk '{print \"nice\", $19}' /proc/$pid/task/*/stat >&2\n")
+    script.chmod(0o755)
+    nice = min(os.getpriority(os.PRIO_PROCESS, 0) + 1, 19)
+    words = SHORT["rr"].replace("client-server", "threads").replace("FIRST", FIRST).replace("LAST", LAST).split()
+    done = subprocess.run(["nice", "-n", "1", program, "1", f"between={script}", "rr", *words],
+                          capture_output=True, text=True, check=False)
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0 and done.stderr.split("\n")[1:] == [f"nice {nice}"] * 4 + [""]
+    done = subprocess.run(["nice", "-n", "1", sys.executable, "-m", "kit.host.slice", "1000000", "nice"],
+                          cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == f"{nice}\n"
 
 
 def test_statistics_are_copied(program, tmp_path):

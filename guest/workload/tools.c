@@ -217,7 +217,10 @@ void restrict_cpus(int first, int last)
 
 void set_slice(uint64_t slice_ns)
 {
-	struct attributes attributes = { .size = sizeof(attributes), .runtime = slice_ns };
+	/* It sets the nice value too, and only root may lower that. */
+	struct attributes attributes = {
+		.size = sizeof(attributes), .nice = getpriority(PRIO_PROCESS, 0), .runtime = slice_ns,
+	};
 
 	if (slice_ns && syscall(SYS_sched_setattr, 0, &attributes, 0))
 		err(1, "slice of %lu ns", slice_ns);

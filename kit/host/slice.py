@@ -26,7 +26,8 @@ def main(argv):
     if number is None:
         print(f"slice: not known how to on {os.uname().machine}", file=sys.stderr)
         return 1
-    attr = Attr(size=ctypes.sizeof(Attr), runtime=int(argv[0]))
+    # It sets the nice value too, and only root may lower that.
+    attr = Attr(size=ctypes.sizeof(Attr), nice=os.getpriority(os.PRIO_PROCESS, 0), runtime=int(argv[0]))
     if ctypes.CDLL(None, use_errno=True).syscall(number, 0, ctypes.byref(attr), 0):
         print(f"slice: sched_setattr: {os.strerror(ctypes.get_errno())}", file=sys.stderr)
         return 1
