@@ -7,6 +7,7 @@ import re
 
 import numpy
 import pytest
+from scipy import special as scipy_special
 from scipy import stats as scipy_stats
 
 from kit.results import verdict
@@ -152,6 +153,12 @@ def test_few_blocks_change_signs():
     signs = numpy.array(list(itertools.product((1, -1), repeat=6)))
     assert change.p == pytest.approx(2 * numpy.mean(
         signs @ differences >= differences.sum() - 1e-9))
+
+
+@pytest.mark.parametrize("freedom", [1, 2.5, 8, 11.3, 26, 1000.5])
+def test_quantile_does_not_depend_on_the_version_of_scipy(freedom):
+    """stdtrit() is off by up to 1e-9, in each version otherwise; an interval that is wide in percent shows that."""
+    assert scipy_special.stdtr(freedom, verdict._quantile(freedom)) == pytest.approx(0.975, abs=1e-14)
 
 
 def test_holm_by_hand():
