@@ -30,17 +30,20 @@ def parser():
 
 
 def take(args):
-    """Put the settings behind the command into the environment, and check all of them. Error for
-    what is no setting of the command."""
-    names = settings.given(os.environ.get("MAKEFLAGS", ""))
+    """The Settings of the command, of the words behind it and of the environment. Error for what is no
+    setting of the command."""
+    names, env = settings.given(os.environ.get("MAKEFLAGS", "")), dict(os.environ)
     for text in args.settings:
         name, equals, value = text.partition("=")
         if not equals:
             raise Error(f"{text}: a setting is NAME=VALUE; python3 -m kit {args.command} --help"
                         " lists them")
         names.append(name)
-        os.environ[name] = value
+        env[name] = value
+        if name in ("KIT_BUILD", "SERIES", "LINUX"):
+            os.environ[name] = value
     settings.check(args.command, names)
+    return settings.read(args.command, env)
 
 
 def stop(number, frame):
@@ -57,10 +60,10 @@ def main(argv=None):
     for sig in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, stop)
     try:
-        take(args)
+        given = take(args)
         # Only the command's own module is imported: other modules may need packages that are not
         # installed. And paths.py reads settings when it is imported.
-        return importlib.import_module(args.module).command(args)
+        return importlib.import_module(args.module).command(given)
     except ModuleNotFoundError as error:
         if (error.name or "kit").partition(".")[0] == "kit":
             raise

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from kit import settings
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = Path(settings.get("KIT_BUILD") or ROOT / "build").resolve()
+BUILD = Path(os.environ.get("KIT_BUILD") or ROOT / "build").resolve()
 PATCHES = ROOT / "patches"
 RESULTS = ROOT / "results"
 # Diffs for kernels that only tests boot. They are in no series; its file `series` says what each is for.
@@ -30,12 +31,18 @@ class Series:
     """A series of patches, the base it applies to, and the directories made of both.
 
     name: the series' directory below `root`; its first part is the base, "6.12" or "7.3". A base
-    without a file `series` is a series without patches. root, build: the tests make toy ones.
+    without a file `series` is a series without patches. root, build: the tests make toy ones. given: what
+    LINUX= names as the source of its base.
     """
 
     name: str
     root: Path = PATCHES
     build: Path = BUILD
+    given: str = ""
+
+    def other(self, name) -> Series:
+        """The series of a name beside this one. LINUX= is about this one only."""
+        return self if name == self.name else Series(name, self.root, self.build)
 
     @property
     def base(self) -> str:
@@ -90,4 +97,4 @@ class Series:
         return self.work / "linux-base"
 
 
-SERIES = Series(settings.get("SERIES"))
+SERIES = Series(os.environ.get("SERIES") or settings.default("SERIES"), given=os.environ.get("LINUX", ""))

@@ -2,13 +2,11 @@
 """Every setting of the kit: name, type, default, help. commands.txt says which command takes which.
 
 A setting is given as NAME=VALUE, on make's command line, behind `python3 -m kit COMMAND`, or in the
-environment. check() refuses a name that is not in the table, a setting that the command does not
-take, and a value of the wrong type. Python 3.9 is enough, because bench-host runs on other hosts.
+environment. kit.__main__ reads all of a command's once, into Settings, and hands them to it. Python 3.9 is enough, because bench-host runs on other hosts.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from typing import Callable
@@ -34,6 +32,15 @@ class Setting:
     parse: Callable
     default: object
     help: str
+
+    def value(self, text):
+        """The value that a text means. Error for one of the wrong type."""
+        if not text:
+            return self.default
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise Error(f"{self.name}={text}: must be {error}") from None
 
 
 def switch(text):
@@ -178,17 +185,25 @@ SETTINGS = (
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
-def get(name_, env=None):
-    """The value of a setting: parsed from `env` (default: the process's environment), or the
-    setting's default if that has none. Error for a value of the wrong type."""
-    setting = _BY_NAME[name_]
-    text = (os.environ if env is None else env).get(name_, "")
-    if not text:
-        return setting.default
-    try:
-        return setting.parse(text)
-    except ValueError as error:
-        raise Error(f"{name_}={text}: must be {error}") from None
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one run of a command: settings[NAME] is a value, or the default. texts: {name: text}
+    of those that were given."""
+
+    command: str
+    texts: dict
+    values: dict
+
+    def __getitem__(self, name):
+        return self.values[name]
+
+
+def read(command, env):
+    """The Settings of a command, of {name: text}, such as the environment. Error for a value of the
+    wrong type."""
+    takes = of(command)
+    return Settings(command, {one.name: env[one.name] for one in takes if env.get(one.name)},
+                    {one.name: one.value(env.get(one.name, "")) for one in takes})
 
 
 def default(name_):
@@ -208,10 +223,9 @@ def given(flags):
     return re.findall(r"(?<!\\)(?:^| )([A-Za-z_]\w*)\s*[:?+]*=", variables)
 
 
-def check(command, names, env=None):
-    """Check the settings of a command: `names`, those given explicitly, and what is in the
-    environment. Error for a name that is no setting, for one that the command does not take, and
-    for a value of the wrong type."""
+def check(command, names):
+    """Check the names of the settings that a command was given explicitly. Error for one that is no
+    setting, and for one that the command does not take."""
     takes = [setting.name for setting in of(command)]
     for name_ in names:
         if name_ in MAKE_ONLY:
@@ -221,8 +235,6 @@ def check(command, names, env=None):
         if name_ not in takes:
             raise Error(f"{name_}=: {command} does not take this setting; it takes:"
                         f" {' '.join(takes)}")
-    for name_ in takes:
-        get(name_, env)
 
 
 def text(settings):
@@ -235,7 +247,7 @@ def text(settings):
     return lines
 
 
-def command(args):
+def command(_settings):
     """kit settings: print the table of all settings with the commands that take each; 0."""
     for setting in SETTINGS:
         print(text([setting])[0])

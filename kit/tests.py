@@ -9,7 +9,6 @@ import os
 import shlex
 import sys
 
-from kit import settings
 from kit.paths import BUILD, ROOT
 from kit.process import Error
 
@@ -36,11 +35,11 @@ def pytest_command(command, arguments):
             "--capture=fd", "-m", marked, *words]
 
 
-def command(args):
+def command(settings):
     """make test and the tiers: replace this process by pytest."""
     (BUILD / "pytest").mkdir(parents=True, exist_ok=True)
     # The settings of this command are not those of the commands that the tests run.
     env = {name: value for name, value in os.environ.items()
            if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "TESTS")}
     os.chdir(ROOT)
-    os.execve(sys.executable, pytest_command(args.command, settings.get("TESTS")), env)
+    os.execve(sys.executable, pytest_command(settings.command, settings["TESTS"]), env)

@@ -239,7 +239,6 @@ class Toy:
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """A toy kernel without a tree yet."""
-    monkeypatch.delenv("LINUX", raising=False)
     # No archive has a toy, so none is asked for it.
     monkeypatch.setattr(apt, "here", lambda: False)
     for name in ("SPACE", "SPACE_AGAIN"):

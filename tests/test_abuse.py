@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from kit import settings
 from kit.features import FEATURES
 from kit.paths import GUEST
 from kit.process import Error
@@ -67,7 +68,6 @@ def test_the_job_has_each_attacker():
     assert re.findall(r"^\t(\w+)\)", job, re.M) == [*abuse.ATTACKERS, abuse.CONTROL]
 
 
-def test_a_kernel_without_features_is_refused(monkeypatch):
-    monkeypatch.setenv("BUILD", "base")
+def test_a_kernel_without_features_is_refused():
     with pytest.raises(Error, match="has no features to compare"):
-        abuse.command(None)
+        abuse.command(settings.read("abuse", {"BUILD": "base"}))

@@ -2,10 +2,10 @@
 """The kernel in guests: its selftests on each machine, make boot, and make torture."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 
+from kit import settings
 from kit.trials import torture
 from kit.vm import demo, guest, kernel, ktap, machine
 
@@ -146,16 +146,15 @@ def test_selftests_with_checkers():
 
 def test_page():
     """`make boot` succeeds."""
-    assert demo.command(SimpleNamespace(machine=demo.DEFAULT_MACHINE, build="stack")) == 0
+    assert demo.command(settings.read("boot", {})) == 0
 
 
-def test_torture_with_lockdep(monkeypatch):
+def test_torture_with_lockdep():
     """All that servers do to the scheduler at once, for five minutes, in a kernel with lockdep. In CI it
     replaces `make stress`, whose bits are switched here, too."""
-    # With the default of 500 processes, the part `memory` takes most of the time.
-    monkeypatch.setenv("PROCESSES", "100")
     kernel.build("debug")
-    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), "debug", seed=1, minutes=5)
+    # With the default of 500 processes, the part `memory` takes most of the time.
+    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), "debug", seed=1, processes=100, minutes=5)
     print(f"{totals.guests} guests", *totals.lines(), sep="\n")
     assert not totals.failures, "\n".join(totals.failures)
     # Each part has come to something.

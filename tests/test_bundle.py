@@ -106,11 +106,10 @@ def test_same_bytes_again(made):
     assert bundle.write(toy.series).read_bytes() == before
 
 
-def test_other_bases_are_refused(made, monkeypatch):
+def test_other_bases_are_refused(made):
     """The patches need not apply to the base that LINUX= named."""
     toy, _ = made
-    monkeypatch.setenv("LINUX", str(toy.make_source(2)))
-    patches.tree(toy.series)
+    patches.tree(toy.series, toy.make_source(2))
     with pytest.raises(Error, match="LINUX=debian"):
         bundle.write(toy.series)
 

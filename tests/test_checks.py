@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from kit.paths import ROOT, SERIES
-from kit.process import git, sh
+from kit.paths import SERIES
+from kit.process import git
 from kit.stack import patches
 from kit.vm import checks
 from kit.stack.base import IDENTITY

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from kit import settings
 from kit.cost import measure, plan, profile
 from kit.paths import GUEST, Series
 from kit.process import Error
@@ -332,19 +333,16 @@ def test_profile_of_what_there_is_not(what):
     print(caught.value)
 
 
-def test_compare_with_what_there_is_not(monkeypatch):
-    monkeypatch.setenv("COMPARE", "5.4")
+def test_compare_with_what_there_is_not():
     with pytest.raises(Error, match="there is no series 5.4 in patches/"):
-        measure.command(None)
+        measure.command(settings.read("bench-cost", {"COMPARE": "5.4"}))
 
 
 @pytest.mark.parametrize("env, says", [({"SHORT": "1", "SAVE": "1"}, "not for results/"),
                                        ({"SAVE": "yes"}, "SAVE=yes: must be 0 or 1")])
-def test_switches(monkeypatch, env, says):
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
+def test_switches(env, says):
     with pytest.raises(Error, match=says):
-        measure.command(None)
+        measure.command(settings.read("bench-cost", env))
 
 
 # ---- in the guest ----

@@ -100,7 +100,6 @@ def test_packages_of_a_build(toy, tmp_path, monkeypatch):
     """Those of image and headers are kept, under names of their own; what would replace a package of the
     distribution is not."""
     patches.tree(toy.series, toy.source)
-    monkeypatch.setenv("LINUX", "")
     monkeypatch.setattr(deb, "configure", lambda *args: None)
     monkeypatch.setattr(kernel, "stack_version", lambda series: "2.31-")
     config = tmp_path / "config"

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from kit import settings
 from kit.features import FEATURES
 from kit.paths import SERIES
 from kit.vm import demo, machine
@@ -126,7 +127,7 @@ def test_failure_shows_what_the_selftests_printed(bad, monkeypatch, capsys):
     monkeypatch.setattr(demo.kernel, "build", lambda build: None)
     monkeypatch.setattr(demo.kernel, "release", lambda build: RELEASE)
     monkeypatch.setattr(demo.guest, "run", lambda *args, **options: Result("", text, 7.0, True, 0))
-    assert demo.command(None) == bad
+    assert demo.command(settings.read("boot", {})) == bad
     assert (text in capsys.readouterr().err) == bad
 
 

@@ -42,7 +42,7 @@ def wrong(words):
     if target not in COMMANDS:
         return f"there is no command {target}"
     try:
-        settings.check(target, [word.partition("=")[0] for word in rest if "=" in word], env={})
+        settings.check(target, [word.partition("=")[0] for word in rest if "=" in word])
     except Error as error:
         return str(error)
     return ""

@@ -90,8 +90,6 @@ def table(guests, monkeypatch):  # noqa: F811
     """A table of two rows, and the made-up guests that run it."""
     path = guests.out / "experiments.toml"
     path.write_text(TABLE)
-    for name in ("EXPERIMENTS", "SENSITIVITY", "WITHOUT", "SCALE"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(experiments, "TABLE", path)
     monkeypatch.setattr(experiments, "BUILD", guests.out)
     monkeypatch.setattr(experiments, "RESULTS", guests.out / "committed")
@@ -102,10 +100,15 @@ def table(guests, monkeypatch):  # noqa: F811
     return guests
 
 
-def run_again(table):
-    """Run make sim-all; give how many boots that took."""
+def sim_all(**given):
+    """Run make sim-all with settings."""
+    return experiments.command(settings.read("sim-all", given))
+
+
+def run_again(table, **given):
+    """Run make sim-all with settings; give how many boots that took."""
     table.runs.clear()
-    assert experiments.command(None) == 0
+    assert sim_all(**given) == 0
     return len(table.runs)
 
 
@@ -171,7 +174,7 @@ def test_interrupted_run_continues_with_the_next_boot(table, monkeypatch, error)
         return result
     table.change = change
     with pytest.raises(error):
-        experiments.command(None)
+        sim_all()
     table.change = lambda run, result: result
     assert run_again(table) == FIRST + SECOND - 4
     assert run_again(table) == 0
@@ -183,7 +186,7 @@ def test_failed_row_does_not_end_the_others(table):
         return guest.Result("", "", 1.0, True, 0, [], ["it broke"]) if bad else result
     table.change = change
     with pytest.raises(Error, match="1 failed; .*\n  first: epyc.*\n  it broke"):
-        experiments.command(None)
+        sim_all()
     committed = table.out / "committed"
     assert (committed / "epyc-2x2x2/sim-second.json").exists()
     assert not (committed / "epyc-2x2x2/sim-first.json").exists()
@@ -195,7 +198,7 @@ def test_kernel_that_does_not_build_fails_its_rows_only(table, monkeypatch):
             raise Error("a compiler's error")
     monkeypatch.setattr(kernel, "build", build)
     with pytest.raises(Error, match="1 failed; .*\n  first: a compiler's error"):
-        experiments.command(None)
+        sim_all()
     assert len(table.runs) == SECOND
 
 
@@ -219,16 +222,8 @@ def test_no_more_boots_than_cpus(table, monkeypatch):
     assert max(most) == 2
 
 
-def test_rows_are_selected(table, monkeypatch):
-    monkeypatch.setenv("EXPERIMENTS", "second")
-    assert run_again(table) == SECOND
-
-
-def test_switched_off_parts_of_the_model_are_not_for_all_rows(table, monkeypatch):
-    monkeypatch.setenv("WITHOUT", "bandwidth")
-    assert run_again(table) == FIRST + SECOND
-    found = store.load(table.out / "committed/epyc-2x2x2/sim-second.json")
-    assert "WITHOUT" not in found.repeat["command"]
+def test_rows_are_selected(table):
+    assert run_again(table, EXPERIMENTS="second") == SECOND
 
 
 # ---- sensitivity ----
@@ -236,7 +231,7 @@ def test_switched_off_parts_of_the_model_are_not_for_all_rows(table, monkeypatch
 def test_scaled_costs(table):
     """SCALE= multiplies what it names and nothing else, and the command repeats it."""
     env = {"MACHINE": "epyc-2x2x2", "WORKLOAD": "rr", "SCALE": "llc=1.3 store=0.7"}
-    scaled, plain = (simulate.experiment(these) for these in (env, env | {"SCALE": ""}))
+    scaled, plain = (simulate.experiment(settings.read("sim", these)) for these in (env, env | {"SCALE": ""}))
     new, old = (costs.of(one.machine).tables for one in (scaled, plain))
     changed = {(table, key): new[table][key] / old[table][key] for table in old for key in old[table]
                if new[table][key] != old[table][key]}
@@ -248,10 +243,10 @@ def test_scaled_costs(table):
     assert scaled.round_ns > plain.round_ns and simulate.default_round(scaled.machine) == scaled.round_ns
     assert " SCALE='llc=1.3 store=0.7'" in scaled.command(1) and "SCALE" not in plain.command(1)
     with pytest.raises(Error, match="SCALE=l9=.*: there is no such class"):
-        simulate.experiment(env | {"SCALE": "l9=2"})
+        simulate.experiment(settings.read("sim", env | {"SCALE": "l9=2"}))
     for text in ("llc", "llc=0", "llc=-1", "llc=x"):
         with pytest.raises(Error, match="must be NAME=FACTOR"):
-            settings.get("SCALE", {"SCALE": text})
+            settings.read("sim", {"SCALE": text})
 
 
 def test_help_names_all_classes():
@@ -267,8 +262,6 @@ def test_all_latencies_are_in_a_class():
 
 def test_sensitivity(table, monkeypatch, capsys):
     """Each class of costs, and the round, lower and higher; the sign that changes is named."""
-    monkeypatch.setenv("SENSITIVITY", "1")
-
     def change(run, result):
         """With slow memory, the feature loses: ns of ping-pong, less is better."""
         slow = int(run["options"]["dram_ps"]) > costs.of(SMALL).ns("dram") * 1000
@@ -277,7 +270,7 @@ def test_sensitivity(table, monkeypatch, capsys):
         return guest.Result("", text, 1.0, True, 0)
     table.change = change
     (table.out / "committed").mkdir()
-    assert experiments.command(None) == 0
+    assert sim_all(SENSITIVITY="1") == 0
     print(capsys.readouterr().out)
     # Two states, one seed, no control.
     assert len(table.runs) == 2 * (1 + 2 * (len(costs.CLASSES) + 1))
@@ -290,11 +283,9 @@ def test_sensitivity(table, monkeypatch, capsys):
     assert {round(0.7 * length), length, round(1.3 * length)} <= rounds
 
 
-def test_sensitivity_needs_a_row_that_declares_it(table, monkeypatch):
-    monkeypatch.setenv("SENSITIVITY", "1")
-    monkeypatch.setenv("EXPERIMENTS", "second")
+def test_sensitivity_needs_a_row_that_declares_it(table):
     with pytest.raises(Error, match="none of these rows declares `sensitivity`"):
-        experiments.command(None)
+        sim_all(SENSITIVITY="1", EXPERIMENTS="second")
     assert not table.runs
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from kit import settings
 from kit.host import facts, knobs, measure, portable, workloads
 from kit.process import Error
 from kit.results import store, verdict
@@ -75,7 +76,7 @@ def made_up(tmp_path, monkeypatch):
 
 
 def wanted(**more):
-    return dataclasses.replace(measure.settings(more),
+    return dataclasses.replace(measure.asked(settings.read("bench-host", more)),
                                features=("TTWU_QUEUE_L2", "SIS_FAST", "SCHED_CACHE"))
 
 
@@ -304,9 +305,8 @@ def test_no_debugfs(tmp_path):
 
 def test_not_root(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setenv("AS_IS", "0")
     with pytest.raises(Error, match="only root can toggle"):
-        measure.command()
+        run()
     rt = [workload for workload in workloads.every(SHAPE, TINY, "python3") if workload.root]
     monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/bin/{name}")
     assert {workloads.missing(workload, False) for workload in rt} == {
@@ -436,6 +436,12 @@ def workload(name, command, pattern=workloads.HACKBENCH):
     return workloads.Workload(name, name, command, ("sh",), pattern, 1)
 
 
+def run(**given):
+    """Run make bench-host with settings."""
+    return measure.command(settings.read("bench-host", {
+        "SHORT": "1", "FEATURES": "SIS_FAST", "NAME": "here", **given}))
+
+
 @pytest.fixture(name="ready")
 def made_ready(sched, tmp_path, monkeypatch):
     """Replace switches and facts by those of a quiet host; return the directory of the results."""
@@ -443,16 +449,13 @@ def made_ready(sched, tmp_path, monkeypatch):
     monkeypatch.setattr(measure, "SETTLE_SECONDS", 0)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(facts, "busy", lambda seconds: (0.0, 0.0, []))
-    monkeypatch.setattr(measure, "states", lambda settings, real=measure.states: real(settings, sched))
+    monkeypatch.setattr(measure, "states", lambda wanted, real=measure.states: real(wanted, sched))
     monkeypatch.setattr(knobs, "recover", lambda real=knobs.recover: real(tmp_path / "state"))
     init = measure.Host.__init__
     monkeypatch.setattr(measure.Host, "__init__", lambda self, subjects, shape, noisy: init(
         self, subjects, shape, noisy, sched, tmp_path / "state"))
     toy = [feature for feature in measure.FEATURES if feature.name == "SIS_FAST"]
     monkeypatch.setattr(measure, "FEATURES", toy)
-    for name, value in {"SHORT": "1", "FEATURES": "SIS_FAST", "NAME": "here"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("WORKLOADS", raising=False)
     return tmp_path / "build/results/here"
 
 
@@ -466,7 +469,7 @@ def test_measures_each_state_in_its_state(ready, sched, monkeypatch):
     monkeypatch.setattr(knobs.Guard, "running", lambda guard, group: told.append(group))
     run_these(monkeypatch, workload("w", f"grep -q NO_SIS_FAST {sched}/features && echo Time: 2 || "
                                          "echo Time: 1"))
-    assert measure.command() == 0
+    assert run() == 0
     assert everything(sched) == before
     [path] = ready.glob("*.json")
     found = store.load(path)
@@ -478,15 +481,12 @@ def test_measures_each_state_in_its_state(ready, sched, monkeypatch):
     assert found.repeat["primary_of"] == {"SIS_FAST": []} and found.repeat["primary"] == []
     # The guard does not end a group that is no more: its number may be another's by then.
     assert len(told) == 2 * 7 and set(told[1::2]) == {0} and min(told[::2]) > 1
-    assert measure.command() == 0 and len(list(ready.glob("*.json"))) == 2
+    assert run() == 0 and len(list(ready.glob("*.json"))) == 2
 
 
 def test_verdicts_from_beginning_to_end(ready, sched, tmp_path, monkeypatch):
     """A program that takes a fifth less time with one feature on, and the same within a percent with
     another."""
-    monkeypatch.setenv("SHORT", "0")
-    monkeypatch.setenv("FEATURES", "SIS_FAST TTWU_QUEUE_L2")
-    monkeypatch.setenv("WORKLOADS", "w")
     count = tmp_path / "count"
     count.write_text("0")
     run_these(monkeypatch, workload("w", f"""
@@ -494,7 +494,7 @@ def test_verdicts_from_beginning_to_end(ready, sched, tmp_path, monkeypatch):
         time=$((10000 + n * 7919 % 200))
         grep -q NO_SIS_FAST {sched}/features || time=$((time * 8 / 10))
         echo Time: $time"""))
-    assert measure.command() == 0
+    assert run(SHORT="0", FEATURES="SIS_FAST TTWU_QUEUE_L2", WORKLOADS="w") == 0
     [path] = ready.glob("*.json")
     found = verdict.of(store.load(path))
     print(found)
@@ -510,23 +510,21 @@ def test_what_a_killed_run_left_is_not_measured(ready, sched, tmp_path, monkeypa
         (tmp_path / "state").write_text(json.dumps(
             {"sched": str(sched), "saved": [["llc_balancing/aggr_tolerance", "7"]]}))
     left()
-    monkeypatch.setenv("STATES", "t:llc_balancing/aggr_tolerance=9")
     run_these(monkeypatch, workload("w", f"echo Time: $(cat {sched}/llc_balancing/aggr_tolerance)"))
-    assert measure.command() == 0
+    assert run(STATES="t:llc_balancing/aggr_tolerance=9") == 0
     [path] = ready.glob("*.json")
     found = {name: rows["w"] for name, rows in store.load(path).values.items()}
     print(found)
     assert found == {"off": [7, 7], "off again": [7, 7], "SIS_FAST": [7, 7], "t": [9, 9]}
     left()
-    monkeypatch.setenv("AS_IS", "1")
-    assert measure.command() == 0
+    assert run(AS_IS="1") == 0
     assert store.load(max(ready.glob("*.json"))).values == {"as it is": {"w": [7, 7]}}
 
 
 def test_failed_workload_is_left_out(ready, monkeypatch, capsys):
     run_these(monkeypatch, workload("a", "echo oops; exit 3"), workload("b", "echo Time: 1"),
               workload("c", "echo nothing of use"))
-    assert measure.command() == 0
+    assert run() == 0
     [path] = ready.glob("*.json")
     found = store.load(path)
     assert set(found.metrics) == {"b"}
@@ -539,7 +537,7 @@ def test_workload_that_hangs(ready, monkeypatch):
     monkeypatch.setattr(measure, "RUN_SECONDS", 0.5)
     run_these(monkeypatch, workload("a", "sleep 1000"))
     with pytest.raises(Error, match="nothing could be measured"):
-        measure.command()
+        run()
 
 
 def test_host_that_gets_noisy(ready, monkeypatch):
@@ -548,7 +546,7 @@ def test_host_that_gets_noisy(ready, monkeypatch):
         (0.0, 0.0, []) if seconds == measure.WATCH_SECONDS else (1.0, 0.0, ["make"])))
     run_these(monkeypatch, workload("a", "echo Time: 1"))
     with pytest.raises(Error, match="nothing could be measured"):
-        measure.command()
+        run()
 
 
 def test_noisy_host(ready, monkeypatch, sched):
@@ -556,9 +554,8 @@ def test_noisy_host(ready, monkeypatch, sched):
     monkeypatch.setattr(facts, "busy", lambda seconds: (1.0, 0.0, ["make"]))
     run_these(monkeypatch, workload("a", "echo Time: 1"))
     with pytest.raises(Error, match=r"not quiet: others keep 1.00 of its \d+ CPUs busy \(make\)"):
-        measure.command()
-    monkeypatch.setenv("NOISY", "1")
-    assert measure.command() == 0 and everything(sched) == before
+        run()
+    assert run(NOISY="1") == 0 and everything(sched) == before
 
 
 def test_interrupted(ready, monkeypatch, sched, tmp_path):
@@ -569,7 +566,7 @@ def test_interrupted(ready, monkeypatch, sched, tmp_path):
         run_these(monkeypatch, workload("a", "echo Time: 1"),
                   workload("b", f"echo $$ > {tmp_path}/pid; kill -INT {os.getpid()}; sleep 1000"))
         try:
-            measure.command()
+            run()
         except KeyboardInterrupt:
             (tmp_path / "interrupted").touch()
     # In a process of its own, as this one has threads: one of them may take the signal while the main

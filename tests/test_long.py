@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from kit import settings
 from kit.paths import Series
 from kit.sim import simulate, validate, workloads
 from kit.stack import patches
@@ -51,7 +52,7 @@ def test_torture(build):
     kernel.build(build)
     seed = random.randrange(2**32)
     print(f"SEED={seed}")
-    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), build, seed, minutes=60)
+    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), build, seed, processes=500, minutes=60)
     print(*totals.lines(), sep="\n")
     assert not totals.failures, "\n".join(totals.failures)
     assert totals.programs() >= totals.guests
@@ -81,7 +82,7 @@ def test_selftests_with_the_options_of_a_host():
 
 def test_validation():
     """`make sim-validate`: each short row is reproduced, or is a known gap."""
-    assert validate.command(None) == 0
+    assert validate.command(settings.read("sim-validate", {})) == 0
 
 
 def test_processes_that_start_together_find_an_llc_each():

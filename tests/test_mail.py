@@ -3,16 +3,16 @@
 
 import pytest
 
+from kit import settings
 from kit.process import Error
 from kit.stack import mail
 
 
 @pytest.mark.parametrize("sender", ["", "A. Person", "person@example.org", "<person@example.org>",
                                     "A. Person <person>", "A. Person <person@example.org"])
-def test_sender_needs_name_and_address(sender, monkeypatch):
-    monkeypatch.setenv("SENDER", sender)
+def test_sender_needs_name_and_address(sender):
     with pytest.raises(Error, match="SENDER=.*Name <address>"):
-        mail.command(None)
+        mail.command(settings.read("mail", {"SENDER": sender}))
 
 
 def test_series_without_cover_letter_is_refused(toy):

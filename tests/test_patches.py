@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """From patches to tree and back, on a toy kernel; and once with the real series and base."""
 
+import dataclasses
 import re
 import shutil
 
@@ -342,9 +343,8 @@ def test_refresh_without_a_tree_begins_on_the_pinned_base(toy, monkeypatch):
         raise Error("no tree in this test")
 
     monkeypatch.setattr(patches, "_tree", tree)
-    monkeypatch.setenv("LINUX", str(toy.source))
     with pytest.raises(Error, match="no tree in this test"):
-        patches.refresh(toy.series)
+        patches.refresh(dataclasses.replace(toy.series, given=str(toy.source)))
     assert asked == ["debian"]
     with pytest.raises(Error, match="LINUX=debian: refresh moves to the newest base"):
         patches.refresh(toy.series, "debian")

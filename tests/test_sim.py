@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kit import settings
 from kit.paths import GUEST
 from kit.process import Error
 from kit.results import pages, placement, store, tables, verdict
@@ -355,15 +356,9 @@ def test_states(tmp_path, monkeypatch):
     ({"SEEDS": "0"}, "SEEDS=0"), ({"SEEDS": "many"}, "SEEDS=many"), ({"ROUND_NS": "-1"}, "ROUND_NS"),
     ({"AGAINST": "stack"}, "is the same state"), ({"FIELDS": "2"}, "FIELDS=2"),
     ({"WORKLOAD": "none"}, "there is no none"), ({"STATE": "nonsense"}, "no such BUILD: nonsense")])
-def test_wrong_variables(monkeypatch, env, says):
-    class Args:
-        machine = SMALL.name
-    for name in ("SEEDS", "ROUND_NS", "AGAINST", "FIELDS", "WORKLOAD", "STATE", "BUILD", "SAVE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
+def test_wrong_settings(env, says):
     with pytest.raises(Error, match=says) as caught:
-        simulate.command(Args)
+        simulate.experiment(settings.read("sim", {"MACHINE": SMALL.name, **env}))
     print(caught.value)
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from test_sim import SMALL, SYSTEM_MAP, region
 
+from kit import settings
 from kit.paths import PATCHES, Series
 from kit.process import Error
 from kit.results import store, verdict
@@ -158,22 +159,13 @@ def test_kernel_that_is_not_built(guests):
         simulate.run(SMALL, STACK, [task()], 1)
 
 
-@pytest.fixture
-def settings_of(monkeypatch):
-    """A function that sets the settings of a command, and no others."""
-    def set_all(**values):
-        for name in ("SEEDS", "ROUND_NS", "AGAINST", "FIELDS", "STATE", "BUILD", "SAVE", "NAME",
-                     "WITHOUT", "START", "STATS", "ABBA", "WINDOW_MS", "ROWS", "FULL"):
-            monkeypatch.delenv(name, raising=False)
-        values = {"MACHINE": SMALL.name, "WORKLOAD": "ping-pong:0:8:300", **values}
-        for name, value in values.items():
-            monkeypatch.setenv(name, value)
-    return set_all
+def sim(**given):
+    """Run make sim with settings."""
+    return simulate.command(settings.read("sim", {"MACHINE": SMALL.name, "WORKLOAD": "ping-pong:0:8:300", **given}))
 
 
-def test_command_compares_two_states(guests, settings_of, capsys):
-    settings_of(STATE="features=SIS_FAST", AGAINST="base", SEEDS="4", ROUND_NS="12")
-    assert simulate.command(None) == 0
+def test_command_compares_two_states(guests, capsys):
+    assert sim(STATE="features=SIS_FAST", AGAINST="base", SEEDS="4", ROUND_NS="12") == 0
     shown = capsys.readouterr().out
     print(shown)
     assert guests.builds == ["base", "stack"]
@@ -208,10 +200,9 @@ def test_command_compares_two_states(guests, settings_of, capsys):
     assert not (guests.out / "committed").exists()
 
 
-def test_command_compares_several_states_with_one(guests, settings_of):
+def test_command_compares_several_states_with_one(guests):
     """One family of verdicts, and the base runs once for all."""
-    settings_of(STATE="features=SIS_FAST features=X,features=Y", AGAINST="features=NO_X", SEEDS="2")
-    assert simulate.command(None) == 0
+    assert sim(STATE="features=SIS_FAST features=X,features=Y", AGAINST="features=NO_X", SEEDS="2") == 0
     found = store.load(guests.out / "results/epyc-2x2x2/sim-ping-pong.json")
     print(found.subjects)
     base = "stack features=NO_X"
@@ -230,9 +221,8 @@ def test_gap_between_nodes(busy, gap):
     assert (found["node_gap"], found["busy"]) == pytest.approx((gap, sum(busy) / 32 * 100))
 
 
-def test_command_saves_one_state(guests, settings_of):
-    settings_of(SEEDS="2", SAVE="1", NAME="other", CGROUPS="3")
-    assert simulate.command(None) == 0
+def test_command_saves_one_state(guests):
+    assert sim(SEEDS="2", SAVE="1", NAME="other", CGROUPS="3") == 0
     found = store.load(guests.out / "committed/epyc-2x2x2/sim-other.json")
     assert list(found.values) == list(found.details) == ["stack"]
     assert found.subjects["stack"].against is None
@@ -241,24 +231,20 @@ def test_command_saves_one_state(guests, settings_of):
     assert found.repeat["command"].endswith("CGROUPS=3 BUILD=stack SEEDS=2")
 
 
-def test_command_keeps_the_result_of_another_experiment(guests, settings_of):
+def test_command_keeps_the_result_of_another_experiment(guests):
     """Before the first run: a workload or state that differs needs a name of its own."""
-    settings_of(SEEDS="2")
-    assert simulate.command(None) == 0
+    assert sim(SEEDS="2") == 0
     runs = len(guests.runs)
-    settings_of(SEEDS="2", WORKLOAD="ping-pong:0:1:300")
     with pytest.raises(Error, match="has the result of another experiment.*NAME="):
-        simulate.command(None)
+        sim(SEEDS="2", WORKLOAD="ping-pong:0:1:300")
     assert len(guests.runs) == runs
-    settings_of(SEEDS="2", WORKLOAD="ping-pong:0:1:300", NAME="near")
-    assert simulate.command(None) == 0
+    assert sim(SEEDS="2", WORKLOAD="ping-pong:0:1:300", NAME="near") == 0
 
 
-def test_command_toggles_in_windows_of_one_boot(guests, settings_of, capsys):
+def test_command_toggles_in_windows_of_one_boot(guests, capsys):
     """A B B A in one boot, B A A B in the next; a seed's value is the mean of its two windows."""
-    settings_of(WORKLOAD="sharing:1:4:64:6:2", STATE="features=SIS_FAST", AGAINST="stack", ABBA="1",
-                WINDOW_MS="30", SEEDS="2")
-    assert simulate.command(None) == 0
+    assert sim(WORKLOAD="sharing:1:4:64:6:2", STATE="features=SIS_FAST", AGAINST="stack", ABBA="1",
+                WINDOW_MS="30", SEEDS="2") == 0
     print(capsys.readouterr().out)
     runs = sorted(guests.runs, key=lambda run: run["seed"])
     assert [(run["seed"], run["windows"]) for run in runs] == [
@@ -281,7 +267,7 @@ def test_kernel_that_is_built_between_windows(guests, monkeypatch):
         simulate.collect_windows(SMALL, workloads.task("sharing", SMALL), [STACK, FAST], 1, 20, 30)
 
 
-@pytest.mark.parametrize("settings, says", [
+@pytest.mark.parametrize("given, says", [
     ({"WINDOW_MS": "30"}, "WINDOW_MS=30: only with ABBA=1"),
     ({"ABBA": "1", "AGAINST": "base"}, "needs AGAINST=, a state of the same BUILD"),
     ({"ABBA": "1"}, "needs AGAINST=, a state of the same BUILD"),
@@ -290,24 +276,21 @@ def test_kernel_that_is_built_between_windows(guests, monkeypatch):
     ({"SEEDS": "auto"}, "SEEDS=auto: needs AGAINST="),
     ({"STATE": "features=X features=Y"}, "several states need AGAINST="),
 ])
-def test_settings_that_contradict_each_other(guests, settings_of, settings, says):
-    settings_of(**{"WORKLOAD": "sharing", **settings})
+def test_settings_that_contradict_each_other(guests, given, says):
     with pytest.raises(Error, match=says):
-        simulate.command(None)
+        sim(**{"WORKLOAD": "sharing", **given})
     assert guests.builds == guests.runs == []
 
 
-def test_default_number_of_seeds(guests, settings_of):
-    settings_of()
-    assert simulate.command(None) == 0
+def test_default_number_of_seeds(guests):
+    assert sim() == 0
     assert sorted(run["seed"] for run in guests.runs) == list(range(1, 11))
 
 
-def test_command_refuses_another_qemu_before_it_builds(guests, settings_of):
-    settings_of()
+def test_command_refuses_another_qemu_before_it_builds(guests):
     guests.version = "10.1.0"
     with pytest.raises(Error, match="needs QEMU 10.0"):
-        simulate.command(None)
+        sim()
     assert guests.builds == guests.runs == []
 
 
@@ -405,15 +388,14 @@ FAST_ROW = published.Row(2, "fast", "a paper", {
 
 
 @pytest.fixture
-def rows(guests, settings_of, monkeypatch):
+def rows(guests, monkeypatch):
     """Replace the table by FOUND and FAST_ROW; return a function that runs the command with settings."""
     monkeypatch.setattr(validate, "ROWS", (FOUND, FAST_ROW))
     monkeypatch.setattr(validate, "BUILD", guests.out)
     monkeypatch.setattr(validate, "RESULTS", guests.out / "committed")
 
-    def run(**settings):
-        settings_of(**settings)
-        return validate.command(None)
+    def run(**given):
+        return validate.command(settings.read("sim-validate", given))
     return run
 
 

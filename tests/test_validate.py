@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kit import settings
 from kit.process import Error
 from kit.sim import costs, simulate, validate, workloads
 from kit.sim.published import ROWS, Check, Order, Row, Variant
@@ -165,16 +166,12 @@ def built():
 def test_short_row(built, tmp_path, monkeypatch, capsys):
     """Row 1 is run, judged and kept; with the memory of the line at the own socket, it is not reproduced."""
     monkeypatch.setattr(validate, "BUILD", tmp_path)
-    for name in ("SAVE", "WITHOUT", "FULL", "SEEDS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("ROWS", "1")
-    assert validate.command(None) == 0
+    assert validate.command(settings.read("sim-validate", {"ROWS": "1"})) == 0
     print(capsys.readouterr().out)
     [found] = validate.load(tmp_path / "results" / validate.FILE).values()
     assert validate.word(ROWS[0], found["values"]) == validate.REPRODUCED
-    monkeypatch.setenv("WITHOUT", "home")
     with pytest.raises(Error, match="row 1 is not reproduced, and is not listed as a gap"):
-        validate.command(None)
+        validate.command(settings.read("sim-validate", {"ROWS": "1", "WITHOUT": "home"}))
 
 
 def test_control_groups_are_deep(built):

@@ -210,12 +210,10 @@ def test_starts_that_the_machine_has(text, name, start, says):
         assert workloads.task(text, machine.load(name), start).start == start
 
 
-def test_setting_start_is_one_of_the_starts(monkeypatch):
-    monkeypatch.setenv("START", "two-llcs")
-    assert settings.get("START") == "two-llcs"
-    monkeypatch.setenv("START", "two-llc")
+def test_setting_start_is_one_of_the_starts():
+    assert settings.read("sim", {"START": "two-llcs"})["START"] == "two-llcs"
     with pytest.raises(Error, match="START=two-llc: must be one of together, two-llcs, two-sockets"):
-        settings.get("START")
+        settings.read("sim", {"START": "two-llc"})
 
 
 A, B = simulate.State("stack", "features=NO_X"), simulate.State("stack", "features=X")
@@ -228,15 +226,13 @@ A, B = simulate.State("stack", "features=NO_X"), simulate.State("stack", "featur
     ({"ABBA": "1"}, "hackbench", [A, B], "hackbench measures a number of operations"),
     ({"ABBA": "1"}, "rr", [A], "needs AGAINST=, a state of the same BUILD"),
     ({"ABBA": "1"}, "rr", [A, simulate.State("base")], "needs AGAINST=, a state of the same BUILD")])
-def test_windows_that_are_asked_for(monkeypatch, env, name, states, says):
-    for key in ("ABBA", "WINDOW_MS"):
-        monkeypatch.setenv(key, env.get(key, ""))
-    task = workloads.task(name, SMALL)
+def test_windows_that_are_asked_for(env, name, states, says):
+    task, given = workloads.task(name, SMALL), settings.read("sim", env)
     if isinstance(says, str):
         with pytest.raises(Error, match=says):
-            simulate.check_windows(task, states)
+            simulate.check_windows(task, states, given)
     else:
-        assert simulate.check_windows(task, states) == says
+        assert simulate.check_windows(task, states, given) == says
 
 
 # ---- what is made of the figures ----

@@ -18,7 +18,6 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from kit import settings
 from kit.cost import plan, profile
 from kit.paths import BUILD, RESULTS, ROOT, SERIES
 from kit.process import Error, say, warn
@@ -115,17 +114,17 @@ def repeat_info(m, size, compare, columns=()):
             "initramfs": hashlib.sha256(initramfs.base("stack")).hexdigest()}
 
 
-def command(args):
+def command(settings):
     """make bench-cost: build, measure, print, compare with the committed results; 0."""
-    m = machine.load(settings.get("MACHINE"))
-    compare = settings.get("COMPARE")
-    short, save = settings.get("SHORT"), settings.get("SAVE")
+    m = machine.load(settings["MACHINE"])
+    compare = settings["COMPARE"]
+    short, save = settings["SHORT"], settings["SAVE"]
     if short and save:
         raise Error("SHORT=1 SAVE=1: a short run is not for results/")
     builds = ["base", "stack", *([f"{compare}/nocache", f"{compare}/base"] if compare else ())]
     for build in builds:
         kernel.named(build)
-    columns = [column.strip() for column in settings.get("COLUMNS").split(",") if column.strip()]
+    columns = [column.strip() for column in settings["COLUMNS"].split(",") if column.strip()]
     plan.chosen(builds, columns)
     size = plan.SHORT if short else plan.FULL
     if compare and m.sockets * m.llcs_per_socket < 2:
@@ -137,8 +136,8 @@ def command(args):
     for build in builds:
         kernel.build(build)
     initramfs.base("stack")
-    if settings.get("PROFILE"):
-        profile.show(m, settings.get("PROFILE"), builds, size)
+    if settings["PROFILE"]:
+        profile.show(m, settings["PROFILE"], builds, size)
         return 0
     say(f"measuring on {m.name}: {', '.join(builds)}")
     result = verdict.judged(collect(m, builds, size, repeat_info(m, size, compare, columns), columns))

@@ -19,7 +19,6 @@ import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from kit import settings as table
 from kit.features import FEATURES
 from kit.host import facts, knobs, workloads
 from kit.paths import BUILD, ROOT
@@ -49,7 +48,7 @@ class Failed(Error):
 
 
 @dataclass(frozen=True)
-class Settings:
+class Wanted:
     """What the user asked for.
 
     size: how long the workloads run; every: run all workloads in all states, not only those with
@@ -71,30 +70,27 @@ class Settings:
     name: str
 
 
-def settings(env=None):
-    """The Settings in `env` (default: the environment); Error for settings that contradict."""
-    def get(name):
-        return table.get(name, env)
-
-    short, full, save = get("SHORT"), get("FULL"), get("SAVE")
+def asked(settings):
+    """The Wanted of the Settings of make bench-host; Error for settings that contradict."""
+    short, full, save = (settings[name] for name in ("SHORT", "FULL", "SAVE"))
     if short and (full or save):
         raise Error("SHORT=1: a short run is not for results/, nor a full one")
     further = {}
-    for state in filter(None, get("STATES").split(";")):
+    for state in filter(None, settings["STATES"].split(";")):
         name, _, writes = state.strip().partition(":")
         if not name or not writes or name in (OFF, AGAIN, PLAIN):
             raise Error(f"STATES={state}: must be NAME:FILE=VALUE,... with ; between several")
         knobs.parse(writes)
         further[name] = writes
-    schbench = get("SCHBENCH")
+    schbench = settings["SCHBENCH"]
     if schbench and not (Path(schbench) / "schbench.c").exists():
         raise Error(f"SCHBENCH={schbench}: no schbench.c in there")
     size = workloads.SHORT if short else workloads.FULL if full else workloads.NORMAL
-    if get("ROUNDS"):
-        size = replace(size, rounds=get("ROUNDS"))
-    return Settings(size, short or full or bool(get("WORKLOADS")), get("AS_IS"), get("NOISY"), save, get("WORKLOADS"),
-                    tuple(feature.name for feature in FEATURES), get("FEATURES"), further,
-                    Path(schbench).resolve() if schbench else None, get("NAME"))
+    if settings["ROUNDS"]:
+        size = replace(size, rounds=settings["ROUNDS"])
+    return Wanted(size, short or full or bool(settings["WORKLOADS"]), settings["AS_IS"], settings["NOISY"], save, settings["WORKLOADS"],
+                    tuple(feature.name for feature in FEATURES), settings["FEATURES"], further,
+                    Path(schbench).resolve() if schbench else None, settings["NAME"])
 
 
 # ---- what is measured ----
@@ -372,10 +368,10 @@ def choose(wanted, shape):
     return here, left
 
 
-def command(_args=None):
+def command(settings):
     """make bench-host, or ./run in a directory that was copied to a host: say how long it takes,
     measure, save after each workload, print the results; 0 if anything was measured."""
-    wanted = settings()
+    wanted = asked(settings)
     if os.geteuid() and not wanted.as_is:
         raise Error("only root can toggle what is in debugfs: run it as root, or with AS_IS=1 to "
                     "measure the kernel as it is, to be compared with other kernels")
@@ -383,7 +379,7 @@ def command(_args=None):
     knobs.recover()
     about, kernel = facts.gather(), facts.kernel()
     directory = (ROOT if wanted.save else BUILD) / "results" / (wanted.name or facts.name(about))
-    repeat = {"command": _command(), "commit": _commit(), **asdict(wanted.size), "host": about}
+    repeat = {"command": _command(settings), "commit": settings["BENCH_COMMIT"] or store.commit(), **asdict(wanted.size), "host": about}
     shape = facts.shape()
     subjects, left = states(wanted)
     chosen, more = choose(wanted, shape)
@@ -463,17 +459,10 @@ def _announce(planned, primary, wanted):
         "runs" + ("" if wanted.every else "; FULL=1 runs all workloads in all states"))
 
 
-def _command():
+def _command(settings):
     """The command that repeats the run."""
-    names = [setting.name for setting in table.of("bench-host")
-             if setting.name not in ("KIT_BUILD", "BENCH_COMMIT")]
-    return " ".join(["make bench-host", *(f"{name}='{os.environ[name]}'" for name in names
-                                          if os.environ.get(name))])
-
-
-def _commit():
-    """The commit of this repo, or the one that a copied directory was made from."""
-    return table.get("BENCH_COMMIT") or store.commit()
+    return " ".join(["make bench-host", *(f"{name}='{text}'" for name, text in settings.texts.items()
+                                          if name not in ("KIT_BUILD", "BENCH_COMMIT"))])
 
 
 def _introduce(about, kernel, subjects, left):

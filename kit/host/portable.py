@@ -5,7 +5,6 @@ benchmarks that are to run."""
 import shutil
 from pathlib import Path
 
-from kit import settings
 from kit.paths import BUILD, ROOT
 from kit.process import Error, say
 from kit.results import store
@@ -53,9 +52,9 @@ def pack(directory):
     run.chmod(0o755)
 
 
-def command(_args=None):
+def command(settings):
     """Make the directory that DIR= names, or bench-host in the build directory; 0."""
-    directory = settings.get("DIR") or BUILD / "bench-host"
+    directory = settings["DIR"] or BUILD / "bench-host"
     pack(directory)
     say(f"copy {directory} to the host, and there, as root: ./run")
     return 0

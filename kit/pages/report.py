@@ -8,7 +8,6 @@ import re
 import textwrap
 from pathlib import Path
 
-from kit import settings
 from kit.paths import BUILD, RESULTS, ROOT
 from kit.pages import blocks
 from kit.process import Error, say
@@ -311,14 +310,14 @@ def _boots(whole):
             for kernel, number in count.items()]
 
 
-def command(_args=None):
+def command(settings):
     """make report: write the page of the results in FROM=, by default those in results/ and with
     them the blocks of README.md, docs/ and the cover letters; draw the plots; 0."""
     # Here, as the pages do without matplotlib.
     from kit.pages import plots
-    directory = Path(settings.get("FROM") or RESULTS)
+    directory = Path(settings["FROM"] or RESULTS)
     files = load(directory)
-    written, drawn = write(directory, settings.get("BASE") or None, files)
+    written, drawn = write(directory, settings["BASE"] or None, files)
     for path in written:
         say(str(path))
     for name, judged in drawn.items():

@@ -81,18 +81,22 @@ class Costs:
 
 @dataclass(frozen=True)
 class Scaled(machine.Machine):
-    """A Machine whose costs are multiplied; scale: ((one of CLASSES, factor), ...)."""
+    """A Machine whose costs are multiplied; scale: ((one of CLASSES, factor), ...); without: the names of
+    PARTS of the model that are off."""
     scale: tuple = ()
+    without: tuple = ()
 
 
-def scaled(m, scale):
-    """Give a Machine with its costs multiplied as SCALE= says, or `m` if that is empty. Error if there is
-    no such class of costs."""
+def scaled(m, scale, without=()):
+    """Give a Machine with its costs multiplied as SCALE= says and without the parts of the model that
+    WITHOUT= names, or `m` if both are empty. Error if there is no such class of costs."""
     for name, _ in scale:
         if name not in CLASSES:
             raise Error(f"SCALE={name}=...: there is no such class of costs; there are:"
                         f" {', '.join(CLASSES)}")
-    return Scaled(**dataclasses.asdict(m), scale=scale) if scale else m
+    if not scale and not without:
+        return m
+    return Scaled(**dataclasses.asdict(m), scale=scale, without=tuple(sorted(without)))
 
 
 def load(name):

@@ -57,7 +57,7 @@ class Row:
     def experiment(self, **env):
         """Make the simulate.Experiment, with some settings changed."""
         try:
-            return simulate.experiment(self.env | env)
+            return simulate.experiment(settings.read("sim", self.env | env))
         except Error as error:
             raise Error(f"{TABLE.name}: {self.name}: {error}") from error
 
@@ -171,8 +171,7 @@ class Boots:
         """A name for all that determines what a boot gives: the files that run, not their sources."""
         out = kernel.named(state.build).out
         files = [kernel.named(state.build).image, out / "System.map"]
-        text = repr((m, costs.of(m), state, tasks, seed, round_ns, windows, simulate.without(),
-                     simulate.model(), qemu.version(qemu.find()),
+        text = repr((m, costs.of(m), state, tasks, seed, round_ns, windows, simulate.model(), qemu.version(qemu.find()),
                      hashlib.sha256(initramfs.base(initramfs.SMALL)).hexdigest(),
                      [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -319,17 +318,15 @@ def run_sensitivity(wanted, boot):
     return {f"{name}, {what}": error for (name, what), error in failed.items()}
 
 
-def command(args):
+def command(given):
     """make sim-all: bring the results of the table up to date; Error that names the rows that failed."""
-    # Of make sim only: all rows are run with the whole model.
-    os.environ.pop("WITHOUT", None)
-    wanted = chosen(rows(), settings.get("EXPERIMENTS"))
+    wanted = chosen(rows(), given["EXPERIMENTS"])
     directory, begin = BUILD / "sim-all", time.monotonic()
     with lock(BUILD / "sim-all.lock"):
         boot = Boots(directory)
-        everything = not settings.get("SENSITIVITY")
+        everything = not given["SENSITIVITY"]
         failed = (run_table if everything else run_sensitivity)(wanted, boot)
-        if everything and not failed and not settings.get("EXPERIMENTS"):
+        if everything and not failed and not given["EXPERIMENTS"]:
             shutil.rmtree(directory, ignore_errors=True)
         say(f"all: {time.monotonic() - begin:.0f} s, {boot.made} boots, {boot.kept} kept from before")
     if failed:

@@ -19,7 +19,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from kit import settings
 from kit.paths import BUILD, RESULTS, ROOT, SERIES
 from kit.process import Error, git, lock, say, sh
 from kit.results import pages, placement, store, tables, verdict
@@ -168,13 +167,13 @@ def options(m, system_map, seed, round_ns):
     return {"threads": m.threads_per_core, "cores_per_l2": m.cores_per_l2,
             "cores_per_llc": m.cores_per_llc, "llcs_per_socket": m.llcs_per_socket,
             "nodes": m.numa_nodes, "ram_mib": m.memory_mib,
-            **costs.of(m).options(m.cores_per_llc, without()), "quantum_ps": round_ns * 1000,
+            **costs.of(m).options(m.cores_per_llc, without(m)), "quantum_ps": round_ns * 1000,
             "seed": seed, **{option: address[name] for option, name in HOOKS.items()}}
 
 
-def without():
-    """The parts of the cache model that WITHOUT= switches off, sorted."""
-    return sorted(settings.get("WITHOUT"))
+def without(m):
+    """The parts of the cache model that are switched off for a Machine, sorted."""
+    return getattr(m, "without", ())
 
 
 def default_round(m):
@@ -196,7 +195,7 @@ def run(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windo
     round_ns = round_ns or default_round(m)
     out = kernel.named(state.build).out
     name = f"{m.name}-sim-{state.build}-{seed}-".replace("/", "-") + hashlib.sha256(
-        repr((state, tasks, round_ns, without(), windows)).encode()).hexdigest()[:8]
+        repr((state, tasks, round_ns, without(m), windows)).encode()).hexdigest()[:8]
     counted = SERIES.work / "guest" / "runs" / f"{name}.json"
     counted.parent.mkdir(parents=True, exist_ok=True)
     counted.unlink(missing_ok=True)
@@ -430,9 +429,9 @@ def repeat_info(m, wanted, states, seeds, round_ns):
         words.append(f"STATE='{others}'" if " " in others else f"STATE={others}")
     if len(states) > 1:
         words.append("AGAINST=" + ",".join(filter(None, (states[0].build, states[0].writes))))
-    if without():
-        words.append(f"WITHOUT='{' '.join(without())}'")
-    if isinstance(m, costs.Scaled):
+    if without(m):
+        words.append(f"WITHOUT='{' '.join(without(m))}'")
+    if getattr(m, "scale", ()):
         words.append("SCALE='" + " ".join(f"{name}={factor:g}" for name, factor in m.scale) + "'")
     return {"command": " ".join([*words, f"SEEDS={seeds}"]), "seeds": seeds,
             "workload": str(wanted), "start": wanted.start, "round_ns": round_ns,
@@ -463,11 +462,11 @@ def state(text, build):
     return State(first, ",".join(rest))
 
 
-def check_windows(wanted, states, env=None):
+def check_windows(wanted, states, settings):
     """Give the length of the windows of ABBA=1 in ms, 0 without it. Error if a Task cannot be measured
     in windows, or if the States cannot take turns in one boot."""
-    window_ms = settings.get("WINDOW_MS", env)
-    if not settings.get("ABBA", env):
+    window_ms = settings["WINDOW_MS"]
+    if not settings["ABBA"]:
         if window_ms:
             raise Error(f"WINDOW_MS={window_ms}: only with ABBA=1")
         return 0
@@ -479,28 +478,27 @@ def check_windows(wanted, states, env=None):
     return window_ms or WINDOW_MS
 
 
-def experiment(env=None):
-    """Make the Experiment that the settings in `env`, by default the environment, describe. Error if they
-    contradict each other."""
-    m = costs.scaled(machine.load(settings.get("MACHINE", env)), settings.get("SCALE", env))
+def experiment(settings):
+    """Make the Experiment that the Settings of make sim describe. Error if they contradict each other."""
+    m = costs.scaled(machine.load(settings["MACHINE"]), settings["SCALE"], settings["WITHOUT"])
     costs.of(m)
-    wanted = workloads.task(settings.get("WORKLOAD", env), m, settings.get("START", env))
-    build, against = settings.get("BUILD", env), settings.get("AGAINST", env)
+    wanted = workloads.task(settings["WORKLOAD"], m, settings["START"])
+    build, against = settings["BUILD"], settings["AGAINST"]
     # Several states are each compared with the first, in one family of verdicts.
-    states = [state(text, build) for text in settings.get("STATE", env).split() or [""]]
+    states = [state(text, build) for text in settings["STATE"].split() or [""]]
     if against:
         states.insert(0, state(against, build))
     elif len(states) > 1:
         raise Error("STATE: several states need AGAINST=, what they are compared with")
-    states = [dataclasses.replace(each, cgroups=settings.get("CGROUPS", env)) for each in states]
+    states = [dataclasses.replace(each, cgroups=settings["CGROUPS"]) for each in states]
     if len(set(states)) < len(states):
         raise Error(f"AGAINST={against}: is the same state; the control is measured anyway")
-    window_ms = check_windows(wanted, states, env)
-    seeds = settings.get("SEEDS", env) or SEEDS
+    window_ms = check_windows(wanted, states, settings)
+    seeds = settings["SEEDS"] or SEEDS
     if not isinstance(seeds, int) and (not against or window_ms):
         raise Error("SEEDS=auto: needs AGAINST=, what the state is compared with, and not ABBA=1")
-    return Experiment(m, wanted, tuple(states), seeds, settings.get("ROUND_NS", env) or default_round(m),
-                      window_ms, settings.get("STATS", env), settings.get("FIELDS", env))
+    return Experiment(m, wanted, tuple(states), seeds, settings["ROUND_NS"] or default_round(m),
+                      window_ms, settings["STATS"], settings["FIELDS"])
 
 
 def save(result, path):
@@ -509,17 +507,17 @@ def save(result, path):
     path.with_suffix(".md").write_text("\n".join(pages.own(result)) + "\n")
 
 
-def command(args):
+def command(settings):
     """make sim: build, simulate, print, keep; 0."""
-    one = experiment()
+    one = experiment(settings)
     wanted = one.task
-    name = settings.get("NAME") or "-".join(filter(None, (wanted.name, wanted.start,
+    name = settings["NAME"] or "-".join(filter(None, (wanted.name, wanted.start,
                                                           "abba" if one.window_ms else "")))
     check_qemu()
     for each in one.builds():
         kernel.build(each)
     initramfs.base(initramfs.SMALL)
-    path = ((RESULTS if settings.get("SAVE") else BUILD / "results") / SERIES.results(one.machine.name)
+    path = ((RESULTS if settings["SAVE"] else BUILD / "results") / SERIES.results(one.machine.name)
             / f"sim-{name}.json")
     check_place(path, wanted, one.states)
     say(f"simulating {one}")

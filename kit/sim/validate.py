@@ -14,11 +14,10 @@ import json
 import time
 from dataclasses import asdict, dataclass
 
-from kit import settings
 from kit.paths import BUILD, RESULTS
 from kit.process import Error, say
 from kit.results import store, tables, verdict
-from kit.sim import simulate, workloads
+from kit.sim import costs, simulate, workloads
 from kit.sim.published import ROWS
 from kit.vm import initramfs, kernel, machine
 
@@ -177,12 +176,12 @@ def _boot(variant):
     return dataclasses.replace(variant, workload="")
 
 
-def measure(row, rows, seeds, known):
+def measure(row, rows, seeds, known, without=()):
     """Run the Variants of a Row with `seeds` seeds; give {variant: [figure for each seed]}.
 
     Variants of one machine and state, of all `rows`, run one after the other in one boot, because most
     of the time goes into booting. known: {(Variant, seed): figure} of what has been run, which is not
-    run again.
+    run again; without: the parts of the model that are off.
     """
     boots = {_boot(variant): [] for variant in row.variants.values()}
     for variant in dict.fromkeys(variant for one in (row, *rows) for variant in one.variants.values()):
@@ -195,7 +194,7 @@ def measure(row, rows, seeds, known):
         tasks = tasks[seed % max(len(tasks), 1):] + tasks[:seed % max(len(tasks), 1)]
         if not tasks:
             return
-        m, begin = machine.load(boot.machine), time.monotonic()
+        m, begin = costs.scaled(machine.load(boot.machine), (), without), time.monotonic()
         state = dataclasses.replace(simulate.state(boot.state, boot.build), cgroups=boot.cgroups)
         regions = simulate.run(m, state, [workloads.task(variant.workload, m) for variant in tasks], seed,
                                stop=stop)
@@ -208,27 +207,27 @@ def measure(row, rows, seeds, known):
             for name, variant in row.variants.items()}
 
 
-def chosen():
+def chosen(settings):
     """The Rows that ROWS= names; else all with FULL=1, and the short ones without. Error for a number
     that the table does not have."""
     by_number = {str(row.number): row for row in ROWS}
-    for number in settings.get("ROWS"):
+    for number in settings["ROWS"]:
         if number not in by_number:
             raise Error(f"ROWS={number}: there are rows {', '.join(by_number)}")
-    if settings.get("ROWS"):
-        return [row for row in ROWS if str(row.number) in settings.get("ROWS")]
-    return [row for row in ROWS if settings.get("FULL") or not row.full]
+    if settings["ROWS"]:
+        return [row for row in ROWS if str(row.number) in settings["ROWS"]]
+    return [row for row in ROWS if settings["FULL"] or not row.full]
 
 
-def command(args):
+def command(settings):
     """make sim-validate: run rows of the table, print what came of them, keep it; 0. Error if a row is
     not reproduced and has no gap, or is reproduced and has one."""
-    seeds, rows = settings.get("SEEDS") or SEEDS, chosen()
+    seeds, rows = settings["SEEDS"] or SEEDS, chosen(settings)
     if not isinstance(seeds, int):
         raise Error("SEEDS=auto: only make sim can choose the number of seeds")
     if seeds < SEEDS:
         raise Error(f"SEEDS={seeds}: with fewer than {SEEDS} seeds intervals are too wide")
-    path = (RESULTS if settings.get("SAVE") else BUILD / "results") / FILE
+    path = (RESULTS if settings["SAVE"] else BUILD / "results") / FILE
     load(path)
     qemu, commit = simulate.check_qemu(), store.commit()
     builds = dict.fromkeys(one.build for row in rows for one in row.variants.values())
@@ -239,11 +238,11 @@ def command(args):
     values, known = {}, {}
     for row in rows:
         begin = time.monotonic()
-        values[row.number] = measure(row, rows, seeds, known)
+        values[row.number] = measure(row, rows, seeds, known, settings["WITHOUT"])
         seconds = round(time.monotonic() - begin)
         if kernels != {build: kernel.identity(build) for build in builds}:
             raise Error("a kernel was built or its source changed during the run; the result is discarded")
-        if row.variants and not simulate.without():
+        if row.variants and not settings["WITHOUT"]:
             save(path, row, {"values": values[row.number], "variants": _variants(row), "seconds": seconds,
                              "commit": commit, "qemu": qemu,
                              "kernels": {one.build: kernels[one.build] for one in row.variants.values()}})

@@ -13,7 +13,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit import apt, pinned, settings, toml
+from kit import apt, pinned, toml
 from kit.paths import SERIES
 from kit.process import Error, Progress, git, room, say, sh, warn
 
@@ -136,8 +136,7 @@ def _fingerprint(path) -> str:
 def wanted(series=SERIES, linux=None) -> Source:
     """The source to build on: LINUX= if given, else what LINUX= gave last, else the pinned one of
     Debian's, which LINUX=debian goes back to."""
-    # The setting is about the selected series: another one may be in use beside it.
-    linux = linux or (settings.get("LINUX") if series.name == SERIES.name else "")
+    linux = linux or series.given
     if linux and linux != "debian":
         return given(linux, series)
     have = imported(series)

@@ -105,7 +105,7 @@ def _copy(here, there):
         shutil.copy(here, there)
 
 
-def command(_args=None) -> int:
+def command(_settings) -> int:
     """kit bundle: write the tarball, print where it is and how large."""
     tarball = write()
     say(f"{tarball}: {tarball.stat().st_size // 1024} KiB")

@@ -18,7 +18,7 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 SECONDS = 300
 
 
-def command(args):
+def command(_settings):
     """Run all litmus tests for kit.__main__; return 0 only if each has the result it declares."""
     source = patches.ensure()
     tests = sorted((source / TESTS).glob("*.litmus"))

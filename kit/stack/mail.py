@@ -6,7 +6,6 @@ import email.policy
 import re
 import shutil
 
-from kit import settings
 from kit.paths import SERIES
 from kit.process import Error, git, lock, say, sh
 from kit.stack import patches
@@ -82,20 +81,20 @@ def write(sender, out, series=SERIES, version=1, sign=False) -> list:
     return mails
 
 
-def command(args) -> int:
+def command(settings) -> int:
     """make mail: write the mails, and print who gets them and what a person does next."""
-    sender = settings.get("SENDER")
+    sender = settings["SENDER"]
     if not sender:
         raise Error("SENDER='Name <address>' is missing: mails are written in the name of a person,"
                     " who reads, signs and sends them")
     out = SERIES.work / "mails"
-    mails = write(sender, out, version=settings.get("VERSION"), sign=settings.get("SIGN"))
+    mails = write(sender, out, version=settings["VERSION"], sign=settings["SIGN"])
     for mail in mails:
         say(str(mail))
     message = email.message_from_bytes(mails[0].read_bytes(), policy=email.policy.default)
     for role in ROLES:
         say(f"{role}: {message[role]}")
-    if not settings.get("SIGN"):
+    if not settings["SIGN"]:
         say("without Signed-off-by: SIGN=1 adds yours, which certifies the origin of the patches")
     say(f"nothing was sent. docs/submitting.md says what to check; then: git send-email"
         f" --suppress-cc=author --suppress-cc=body {out}/*.patch")

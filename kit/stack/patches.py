@@ -483,8 +483,8 @@ def refresh(series=SERIES, linux=None) -> list[Outcome]:
     Error, with the tree and the patches as they were, if one did not apply. A tree that somebody
     has already rebased onto that source is taken as it is.
     """
+    linux = linux or series.given
     with lock(series.work / "tree.lock"):
-        linux = linux or settings.get("LINUX")
         if linux == "debian":
             raise Error("LINUX=debian: refresh moves to the newest base of Debian without LINUX=;"
                         " make tree LINUX=debian goes back to the pinned one")
@@ -531,11 +531,11 @@ def _refresh(series, source, commit) -> list[Outcome]:
     return outcomes
 
 
-def command(args) -> int:
+def command(settings) -> int:
     """make tree, make export, make refresh."""
-    if args.command == "tree":
+    if settings.command == "tree":
         say(str(tree()))
-    elif args.command == "export":
+    elif settings.command == "export":
         for line in export() or ["nothing to write: the patches are as the tree"]:
             say(line)
     else:

@@ -10,7 +10,6 @@ is what was not measured, or a control that the measurement does not see.
 import sys
 from collections import defaultdict
 
-from kit import settings
 from kit.features import FEATURES
 from kit.process import Error, say
 from kit.vm import guest, kernel, ktap, machine
@@ -94,14 +93,14 @@ def run(m, build, threads, ms):
                      qemu_extra=guest.repeatable(1))
 
 
-def command(args):
+def command(settings):
     """make abuse; the exit status."""
-    m, build = machine.load(settings.get("MACHINE")), settings.get("BUILD")
+    m, build = machine.load(settings["MACHINE"]), settings["BUILD"]
     if not kernel.named(build).patched:
         raise Error(f"BUILD={build} has no features to compare")
     kernel.build(build)
-    threads = settings.get("THREADS") or m.cpus // 2
-    result = run(m, build, threads, SHORT_MS if settings.get("SHORT") else MS)
+    threads = settings["THREADS"] or m.cpus // 2
+    result = run(m, build, threads, SHORT_MS if settings["SHORT"] else MS)
     tests = ktap.parse(result.ktap)
     p99 = parse(tests.figures)
     wrong = result.failures() + tests.failures() + missing(p99)

@@ -8,7 +8,6 @@ the function in which it begins, without those that only take a lock: so a path 
 import re
 from collections import namedtuple
 
-from kit import settings
 from kit.cost import profile
 from kit.paths import BUILD, ROOT
 from kit.process import say
@@ -107,9 +106,9 @@ def rows(which, states):
     return table
 
 
-def command(args):
+def command(settings):
     """make irqsoff; the exit status."""
-    m, seed = machine.load(settings.get("MACHINE")), settings.get("SEED") or 1
+    m, seed = machine.load(settings["MACHINE"]), settings["SEED"] or 1
     for build in ("base", "stack"):
         kernel.build(build)
     writes = abuse.writes("stack")

@@ -10,7 +10,6 @@ import re
 import sys
 from dataclasses import dataclass
 
-from kit import settings
 from kit.process import Error, say
 from kit.vm import guest, kernel, ktap, machine, splats
 
@@ -139,10 +138,10 @@ def table(rows):
     return lines + [f"| {case} | {silent} | {shown} |" for case, (silent, shown, _) in rows.items()]
 
 
-def command(args):
+def command(settings):
     """make races; the exit status."""
-    m, seed = machine.load(settings.get("MACHINE")), settings.get("SEED") or 1
-    names = settings.get("CASES") or tuple(CASES)
+    m, seed = machine.load(settings["MACHINE"]), settings["SEED"] or 1
+    names = settings["CASES"] or tuple(CASES)
     unknown = [name for name in names if name not in CASES]
     if unknown:
         raise Error(f"CASES: no such case: {' '.join(unknown)} (there are: {' '.join(CASES)})")

@@ -13,7 +13,6 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from kit import settings
 from kit.features import FEATURES
 from kit.process import say
 from kit.trials import programs
@@ -87,12 +86,10 @@ def bits(which) -> list[str]:
     return [*ours, *BASE_FEATURES]
 
 
-def one(m, build, seed, follow=None, seconds=None, processes=None, files=None):
-    """Torture a kernel in one guest on a Machine; return a guest.Result. seconds: of the guest's clock,
-    by default as many as the build needs; processes: with threads, by default as the setting says; files: those
-    of programs.files(), to run them too."""
+def one(m, build, seed, processes, follow=None, seconds=None, files=None):
+    """Torture a kernel in one guest on a Machine; return a guest.Result. processes: with threads; seconds: of
+    the guest's clock, by default as many as the build needs; files: those of programs.files(), to run them too."""
     which = kernel.named(build)
-    processes = processes or settings.get("PROCESSES")
     seconds = seconds or (PARALLEL_SECONDS if which.parallel else SECONDS)
     env = {"SEED": seed, "SECONDS": seconds, "PROCESSES": processes, "FEATURES": " ".join(bits(which))}
     if which.series.setting:
@@ -106,12 +103,12 @@ def one(m, build, seed, follow=None, seconds=None, processes=None, files=None):
                      kernel_args=args, qemu_extra=guest.repeatable(1), files=files)
 
 
-def run(m, build, seed, minutes, follow=None):
+def run(m, build, seed, processes, minutes, follow=None):
     """Torture a kernel in guests with the seeds `seed`, `seed` + 1, ..., until so many minutes have
     passed, or one of them finds something; return the Totals."""
     totals, files, begin = Totals(), programs.files(build), time.monotonic()
     while not totals.guests or time.monotonic() - begin < 60 * minutes:
-        result = one(m, build, seed + totals.guests, follow, files=files)
+        result = one(m, build, seed + totals.guests, processes, follow, files=files)
         failures = totals.add(result)
         say(f"torture: SEED={seed + totals.guests - 1}: {result.seconds:.0f} s,"
             f" {'FAILED' if failures else 'passed'}")
@@ -120,16 +117,16 @@ def run(m, build, seed, minutes, follow=None):
     return totals
 
 
-def command(args):
+def command(settings):
     """make torture; return the exit status."""
-    m, build, minutes = machine.load(settings.get("MACHINE")), settings.get("BUILD"), settings.get("MINUTES")
-    seed = settings.get("SEED")
+    m, build, minutes = machine.load(settings["MACHINE"]), settings["BUILD"], settings["MINUTES"]
+    seed = settings["SEED"]
     if seed is None:
         seed = random.randrange(2**32)
     kernel.build(build)
     say(f"torture: SEED={seed}")
     begin = time.monotonic()
-    totals = run(m, build, seed, minutes, follow=say)
+    totals = run(m, build, seed, settings["PROCESSES"], minutes, follow=say)
     print(*totals.lines(), sep="\n")
     for line in totals.failures:
         print(line, file=sys.stderr)
@@ -139,5 +136,5 @@ def command(args):
         f" {'FAILED' if totals.failures else 'passed'}")
     if totals.failures:
         say(f"to repeat it: make torture MINUTES=1 BUILD={build} MACHINE={m.name}"
-            f" PROCESSES={settings.get('PROCESSES')} SEED={seed + totals.guests - 1}")
+            f" PROCESSES={settings['PROCESSES']} SEED={seed + totals.guests - 1}")
     return 1 if totals.failures else 0

@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from kit import settings
 from kit.paths import CONFIGS, SERIES
 from kit.process import Error, git, lock, missing, say, sh
 from kit.stack import base, patches
@@ -543,11 +542,11 @@ def unlisted() -> Result:
 
 # ---- make checks ----
 
-def command(args) -> int:
+def command(settings) -> int:
     """make checks: run all checks and print a table; return 1 if there are findings. With SHORT=1,
     only what a change of a patch is most likely to break: gcc, checkpatch, the selftests."""
     started = time.monotonic()
-    tools = ("gcc",) if settings.get("SHORT") else TOOLS
+    tools = ("gcc",) if settings["SHORT"] else TOOLS
     findings = []
 
     def show(what, result):
@@ -563,7 +562,7 @@ def command(args) -> int:
         built = selftests(patch)
         if built:
             show("  selftests", built)
-    if not settings.get("SHORT"):
+    if not settings["SHORT"]:
         say("the whole series")
         show("  MAINTAINERS", unlisted())
         for config in CONFIGURATIONS:

@@ -36,10 +36,10 @@ TEST_MACHINE = "two-ccx"
 BOOTS = {"locked": ["lockdown=integrity", "sched_features=TTWU_QUEUE_L2,NONSENSE"], "boot": []}
 
 
-def command(args) -> int:
+def command(given) -> int:
     """make deb and make deb-test; the exit status."""
-    built = build(settings.get("CONFIG"))
-    if args.command == "deb-test":
+    built = build(given["CONFIG"])
+    if given.command == "deb-test":
         return try_out(built)
     say("\nInstall the packages, after a look at docs/hosts.md about GRUB's default:\n\n"
         "    sudo dpkg -i " + " \\\n        ".join(str(path) for path in built))

@@ -8,7 +8,6 @@ import re
 import sys
 import textwrap
 
-from kit import settings
 from kit.features import FEATURES
 from kit.process import Error, say
 from kit.vm import guest, kernel, ktap, machine
@@ -23,13 +22,13 @@ LAYOUT_NOTE = ("The layout of root_domain and cpupri is fixed when the kernel is
                "cannot be switched here.")
 
 
-def command(args):
+def command(settings):
     """Boot and print the page for kit.__main__; return 0 only if every check passed."""
-    build = settings.get("BUILD")
+    build = settings["BUILD"]
     if not kernel.named(build).patched:
         raise Error(f"the page is about the stack's features and BUILD={build} has none; to look "
                     f"at it: make shell BUILD={build}")
-    m = machine.load(settings.get("MACHINE"))
+    m = machine.load(settings["MACHINE"])
     kernel.build(build)
     print(f"booting {m.name} ...", file=sys.stderr, flush=True)
     result = guest.run(m, build, "boot",

@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kit import settings
 from kit.paths import SERIES
 from kit.process import Error, kill_group, lock, say
 from kit.vm import initramfs, kcsan, kernel, ktap, machine, qemu, splats
@@ -87,14 +86,14 @@ class Result:
             raise Error("\n".join([f"{what}:", *wrong, *self.ktap.splitlines()[-LAST_PRINTED:]]))
 
 
-def command(args):
+def command(settings):
     """Run `shell`, `selftest`, `stress` or `soak` for kit.__main__; return the exit status."""
-    m, build = machine.load(settings.get("MACHINE")), settings.get("BUILD")
+    m, build = machine.load(settings["MACHINE"]), settings["BUILD"]
     kernel.build(build)
-    if args.command == "shell":
+    if settings.command == "shell":
         return shell(m, build)
-    job = {"selftest": selftest, "stress": stress, "soak": soak}[args.command]
-    return conclude(f"{args.command} on {m.name}", job(m, build, follow=say))
+    job = {"selftest": selftest, "stress": stress, "soak": soak}[settings.command]
+    return conclude(f"{settings.command} on {m.name}", job(m, build, follow=say))
 
 
 def conclude(what, result) -> int:

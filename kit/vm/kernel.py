@@ -115,7 +115,7 @@ def named(name) -> Kernel:
     where, _, build = name.rpartition("/")
     if build not in BUILDS:
         raise Error(f"no such BUILD: {name} (there are: {', '.join(BUILDS)})")
-    series = Series(where, SERIES.root, SERIES.build) if where else SERIES
+    series = SERIES.other(where) if where else SERIES
     if not series.pin.is_file() or not series.patches.is_dir():
         raise Error(f"{name}: there is no series {series.name} in patches/")
     if build not in UNPATCHED and not series.order.is_file():
@@ -332,9 +332,9 @@ def make(source, out, what, words, series, log, timeout=BUILD_TIMEOUT):
         progress.end()
 
 
-def command(args) -> int:
+def command(given) -> int:
     """make kernel: build, and print the image's path."""
-    name = settings.get("BUILD")
+    name = given["BUILD"]
     build(name)
     say(str(named(name).image))
     return 0
