@@ -28,57 +28,57 @@ FEATURES = (
     Feature("TTWU_QUEUE_L2", "off",
             "Queue a wakeup for the target CPU if that CPU is busy and in another L2 group "
             "of the same LLC, instead of taking its runqueue lock.",
-            "to measure, where many tasks wake each other across one large LLC: no gain is shown for this kernel",
+            "to measure, where many tasks wake each other across one large LLC: the published gain is not confirmed",
             "ttwu_queue", True),
     Feature("TTWU_QUEUE_L2_ON_CPU", "off",
             "Do the same for a task that its previous CPU is still switching out. The task stays on "
             "that CPU: no other CPU is selected.",
-            "with TTWU_QUEUE_L2: published figures are of both together",
+            "with TTWU_QUEUE_L2: published figures are for both together",
             "ttwu_queue", True),
     Feature("TTWU_QUEUE_L2_DELAYED", "off",
-            "Leave the wakeup of a task whose dequeue is delayed to the CPU where it is queued, if "
-            "that CPU is in another L2 group.",
+            "Queue the wakeup of a task whose dequeue is delayed for the CPU of its runqueue, if that CPU is in "
+            "another L2 group.",
             "to measure, as TTWU_QUEUE_L2, if wakeup_stats shows many such wakeups",
             "ttwu_queue", True),
     Feature("SIS_FAST", "off",
-            "Scan fewer CPUs or none for an idle one on wakeup if the task has a custom slice shorter "
-            "than the base slice and would run at once on the target CPU.",
+            "Search fewer CPUs for an idle one, or none, if the wakee has a custom slice shorter than the base "
+            "slice and would run at once on the target CPU.",
             "pairs of tasks with short requests and custom slices that keep most CPUs of a large LLC busy",
             "sis_fast", False),
     Feature("UTIL_FITS_CAPACITY", "off",
-            "Let a wakee with several wakers, or in a busy LLC, have its target, previous or recently "
-            "used CPU although that is busy, if the CPU has capacity to spare for it.",
+            "Accept a busy CPU (target, previous or recently used) with spare capacity, for wakees with several "
+            "wakers or in a busy LLC.",
             "many tasks wake each other in turn, and migrations cost more than waiting",
             "wake_place", True),
     Feature("SELECT_BIAS_PREV", "off",
-            "Let a wakee with several wakers, or in a busy LLC, have its previous CPU rather than the "
-            "target, above all if no CPU of the LLC is idle.",
+            "Prefer the previous CPU to the target, above all if no CPU of the LLC is idle, for wakees with "
+            "several wakers or in a busy LLC.",
             "as UTIL_FITS_CAPACITY, alone or with it",
             "wake_place", True),
     Feature("WAKE_RECENT_IDLE", "off",
-            "Let any wakee have its target, previous or recently used CPU if that left idle less than 1 ms "
-            "ago and has at most 4 tasks.",
+            "Accept a busy CPU (target, previous or recently used) that was idle less than 1 ms ago and has at "
+            "most 4 tasks, for any wakee.",
             "as UTIL_FITS_CAPACITY; not for requests and responses that overlap",
             "wake_place", True),
     Feature("WAKE_RATE_LIMIT", "off",
             "Do not let a wakeup migrate a task that a wakeup has migrated less than "
             "`wake_migration_us` ago.",
-            "migrations by wakeups are too many, whatever their cause",
+            "wakeups migrate tasks too often, whatever the cause",
             "wake_place", False),
     Feature("WAKE_PREDICT", "off",
-            "Search an idle CPU for a wakee near the tasks that wake it and that it wakes: on their core, in "
-            "their LLC or in their node; in another LLC if its own one is busier.",
-            "an experiment: to compare with the others",
+            "Search for an idle CPU near the tasks that wake the wakee and that it wakes: on their core, in "
+            "their LLC or in their node; in another LLC if the wakee's own is busier.",
+            "an experiment, to compare with the four features above",
             "wake_predict", True),
     Feature("SCHED_CACHE", "on",
             "Track, for each process with several threads, the LLC in which they run most: their "
             "preferred LLC.",
-            "off to do without any of cache-aware scheduling",
+            "off to disable all of cache-aware scheduling",
             "sched_cache", True),
     Feature("SCHED_CACHE_SAMPLE", "off",
-            "Sample, with NUMA hinting faults, which pages the threads of a process use that has more "
-            "memory than the LLC: find a preferred LLC if they share these pages or if these fit.",
-            "threads that share data by spinning, with much memory that is seldom used",
+            "For a process larger than the LLC, sample its pages by NUMA hinting faults; prefer an LLC if threads "
+            "share the pages or these fit.",
+            "threads that share data without waking each other, with much memory that is seldom used",
             "sched_cache_sample", True, ("SCHED_CACHE",)),
     Feature("SCHED_CACHE_LB", "on",
             "Let the load balancer aggregate the threads of a process in their preferred LLC, as far "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The generated blocks of README.md, docs/ and the cover letters."""
+"""The generated blocks of README.md, docs/, results/ and the cover letters."""
 
 import copy
 
@@ -43,7 +43,7 @@ def test_blocks_are_current(results):
 
 
 def test_make_report_fills_the_blocks(tmp_path, results):
-    """In README.md, docs/ and cover letters; the lines around the blocks stay."""
+    """In README.md, docs/, results/ and cover letters; the lines around the blocks stay."""
     for name in ("README.md", "docs/a.md", "patches/6.12/cover-letter.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(page("features"))
@@ -76,10 +76,12 @@ def test_wrong_markers_are_errors(results, text, error):
 
 def changed(results, instrument, subject, metric, factor):
     """The results, but for one subject's figures of one metric in all results of an instrument."""
-    results = {path: verdict.judged(copy.deepcopy(one)) for path, one in results.items()}
-    for one in results.values():
+    results = dict(results)
+    for path, one in results.items():
         if one.instrument == instrument and metric in one.values.get(subject, {}):
+            one = copy.deepcopy(one)
             one.values[subject][metric] = [factor * x for x in one.values[subject][metric]]
+            results[path] = verdict.judged(one)
     return results
 
 
@@ -87,7 +89,7 @@ def changed(results, instrument, subject, metric, factor):
     ("cost", ("cost", "off", "fork-exit", 1.07)),
     ("cost-mainline", ("cost", "7.3 on", "fork-exit", 1.07)),
     ("cost-bits", ("cost", "SCHED_CACHE_WAKE", "thread-join", 1.07)),
-    ("simulated", ("sim-sharing", "stack features=SCHED_CACHE", "sharing", 0.2)),
+    ("summary", ("cost", "SCHED_CACHE_LB", "thread-join", 1.07)),
     ("wake-features", ("sim-rr", "stack features=WAKE_RATE_LIMIT", "rr", 0.1)),
 ])
 def test_a_changed_result_changes_the_block(results, name, what):
@@ -98,32 +100,40 @@ def test_a_changed_result_changes_the_block(results, name, what):
     lines = [(old, new) for old, new in zip(before, after) if old != new]
     print(*lines, sep="\n")
     assert len(before) == len(after) and lines
-    if name == "simulated":
-        assert any("LOSS" in new and "LOSS" not in old for old, new in lines)
-    elif name == "wake-features":
+    if name == "wake-features":
         # Losses are first.
         [place] = [i for i, line in enumerate(after) if line.startswith("| `WAKE_RATE_LIMIT`") and "-90" in line]
         assert after[place - 1].startswith("| nothing")
     else:
-        # The one table has a row for each operation, the other one for each bit.
-        row = "`SCHED_CACHE_WAKE`" if name == "cost-bits" else "fork, exit, wait"
+        # The tables have a row for each operation, or for each bit.
+        row = {"cost-bits": "`SCHED_CACHE_WAKE`", "summary": "instructions of creating a thread"}.get(
+            name, "fork, exit, wait")
         assert [old.split(" |")[0] for old, _ in lines] == [f"| {row}"]
 
 
-def test_rows_of_a_workload_can_be_told_apart(results):
-    """No two rows of one workload on one machine say the same about what was switched on."""
-    seen, table_of = set(), ""
-    for part in blocks.simulated(results):
-        if isinstance(part, str):
-            table_of = part
-            continue
-        workload = ""
-        for title, state, *_ in part[1:]:
-            workload = title or workload
-            print(table_of, workload, state)
-            assert (table_of, workload, state) not in seen
-            seen.add((table_of, workload, state))
-    assert any("`CPUMASK_OFFSTACK=y`" in state for *_, state in seen)
+def test_losses_are_counted_alike_and_first(results):
+    """Summary and table of verdicts have as many losses as the table of cache-aware scheduling, in which they
+    are first; so too if results become losses."""
+    counts = []
+    for these in (results, changed(results, "sim-sharing", "stack features=SCHED_CACHE", "sharing", 0.2)):
+        [rows] = blocks.cache_aware(these)
+        words = [row[1].partition(",")[0] for row in rows[1:] if row[2]]
+        losses = words.count("LOSS")
+        print(words)
+        assert words[:losses] == ["LOSS"] * losses
+        assert len({row[0] for row in rows}) == len(rows)
+        [slower] = [row for row in blocks.summary(these)[0] if row[0].endswith("slower")]
+        [counted] = [row for row in blocks.verdicts(these)[0] if row[0] == blocks.OURS]
+        assert slower[1] == f"{losses} of {len(words)}" and counted[1:3] == [str(len(words)), str(losses)]
+        counts.append(losses)
+    assert counts[0] < counts[1]
+
+
+def test_a_loss_of_more_than_all_is_a_ratio():
+    times = verdict.Verdict(verdict.NONE, verdict.Change(3.29, 0.28, 39.28), "less", 0.05)
+    rate = verdict.Verdict(verdict.GAIN, verdict.Change(3.29, 2.9, 3.5), "more", 0.05)
+    assert blocks._judged(times)[0] == "3.3 times as much (0.3 to 39.3)"
+    assert blocks._judged(rate)[0] == "+229.0 % (+190.0 to +250.0)"
 
 
 def test_missing_hardware_results_are_said(results):

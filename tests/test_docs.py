@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""README.md, docs/ and the notes on the results: what they link to and tell to run exists."""
+"""README.md and the other pages that are written by hand: what they link to and tell to run exists."""
 
 import re
 
@@ -11,7 +11,8 @@ from kit.paths import ROOT, SERIES
 from kit.process import Error
 from kit.stack import patches
 
-PAGES = [ROOT / "README.md", ROOT / "results/NOTES.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *(ROOT / f"results/{name}.md" for name in ("README", "NOTES", "known-cpus")),
+         *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def links(text):
@@ -84,3 +85,8 @@ def test_the_cover_letter_lists_each_patch_once():
     listed = re.findall(r"^ {1,2}(\d+)(?: - +(\d+))? ", section, re.MULTILINE)
     numbers = [number for first, last in listed for number in range(int(first), int(last or first) + 1)]
     assert numbers == list(range(1, len(patches.listed()) + 1))
+
+
+def test_the_front_page_is_short_and_has_no_row_without_a_verdict():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 130 and "no verdict" not in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""tools/llcplot on traces in the formats of tracefs, trace-cmd and perf, and the recipes of docs/hosts.md in a
+"""tools/llcplot on traces in the formats of tracefs, trace-cmd and perf, and the recipes of docs/llcstat.md in a
 guest."""
 
 import importlib.machinery

@@ -360,9 +360,9 @@ def test_reader_that_ends():
 
 
 def test_docs_show_what_it_prints():
-    """docs/hosts.md has the text of the recording."""
+    """docs/llcstat.md has the text of the recording."""
     lines = llcstat.render(llcstat.gather(recorded()), width=100)
-    assert "\n".join(("    " + line).rstrip() for line in lines) in (ROOT / "docs/hosts.md").read_text()
+    assert "\n".join(("    " + line).rstrip() for line in lines) in (ROOT / "docs/llcstat.md").read_text()
 
 
 def test_needs_nothing_but_python():

@@ -141,7 +141,7 @@ def test_the_same_data_has_the_same_verdict_everywhere(tmp_path):
         store.save(result, directory / "m" / "sim-sharing.json")
         report.write(directory)
         ends = f"{100 * one.gain[1]:+.2f} to {100 * one.gain[2]:+.2f}"
-        row = next(line for line in (directory / "README.md").read_text().splitlines()
+        row = next(line for line in (directory / "all.md").read_text().splitlines()
                    if line.startswith("| sharing |"))
         print(row)
         assert f"| {ends} |" in row and row.endswith(f"| {one} |")
@@ -265,10 +265,10 @@ def test_page(tmp_path):
          *(made("two", release=release, boot=f"{release}{boot}", seed=boot, stack=stack)
            for release, stack in (("k", "-"), ("s", "t")) for boot in (1, 2)))
     written, drawn = report.write(tmp_path)
-    page = (tmp_path / "README.md").read_text()
+    page = (tmp_path / "all.md").read_text()
     print(page)
     assert {str(path.relative_to(tmp_path)) for path in written} == {
-        "README.md", "tables.txt"}
+        "all.md", "tables.txt"}
     assert list(drawn) == ["one/host-0", *(f"two/host-{i}" for i in (1, 2, 3, 4)), "two/boots"]
     for words in ("## one", "## two", "### Kernels compared", "make bench-host",
                   "mitigations: l1tf: some", "not measured: perf/pipe: perf is not installed",
@@ -284,7 +284,7 @@ def test_page_of_what_is_compared_with_nothing(tmp_path):
         del alone.subjects[name], alone.values[name]
     save(tmp_path, alone, made(release="s", stack="t"))
     assert list(report.write(tmp_path)[1]) == ["m/host-1"]
-    page = (tmp_path / "README.md").read_text()
+    page = (tmp_path / "all.md").read_text()
     print(page)
     assert page.count("There are too few values to compare, or nothing to compare with.") == 2
     assert re.search(r"\| gains \(s\) \| 10[01] \(0\.\d\d\) \|\n", page)
@@ -340,7 +340,7 @@ def test_other_instruments_have_the_same_tables(tmp_path):
     result.instrument, result.repeat = "sim", {"command": "make sim", "commit": "c"}
     save(tmp_path, result)
     report.write(tmp_path)
-    page = (tmp_path / "README.md").read_text()
+    page = (tmp_path / "all.md").read_text()
     assert "By `make sim`" in page and "LOSS" in page
 
 
@@ -356,7 +356,7 @@ def test_simulations_are_put_together(tmp_path):
                          "seconds": 600}
         store.save(result, tmp_path / "m" / f"{file}.json")
     written, drawn = report.write(tmp_path)
-    page = (tmp_path / "README.md").read_text()
+    page = (tmp_path / "all.md").read_text()
     print(page)
     assert list(drawn) == ["m/sim-0", "m/sim-1"] and page.count("| case |") == 2
     assert {"sim-a.md", "sim-c.md"} <= {path.name for path in written}
@@ -382,8 +382,8 @@ def test_committed_page_is_that_of_the_committed_results(tmp_path):
 
     def page(directory):
         """Without the way from there to docs/, which it has only inside this repository."""
-        return re.sub(r"\[(docs/\w+\.md)\]\([./]*\1\)", r"\1",
-                      (directory / "README.md").read_text())
+        return re.sub(r"\[(docs/[\w-]+\.md)\]\([./]*\1\)", r"\1",
+                      (directory / "all.md").read_text())
 
     assert page(ROOT / "results") == page(tmp_path)
     for path in (ROOT / "results").glob("*/*.md"):

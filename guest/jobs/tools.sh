@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The job of tests/test_llcplot.py: what docs/hosts.md tells to do with sched-settings, tracefs, trace-cmd and
+# The job of tests/test_llcplot.py: what docs/llcstat.md and docs/hosts.md tell to do with sched-settings, tracefs, trace-cmd and
 # perf, beside a process of three threads. Prints what they print, each line behind "# NAME ".
 
 export PYTHONHOME=/usr

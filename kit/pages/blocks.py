@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The generated parts of README.md, docs/ and the cover letters.
+"""The generated parts of README.md, docs/, results/ and the cover letters.
 
 A block is everything between two lines of their own:
 
@@ -42,7 +42,7 @@ _INDENTED = r"((?:   .+(?:\n|$))+)"
 _KNOBS = (r"^``(\w+)`` \((\w[^;()]*); default: (\d+)\)\n" + _INDENTED,
           r"^   \* - ``(\w+)``\n     - ([^;\n]+); (\d+)\n     - (.+(?:\n       .+)*)")
 
-# What each simulated workload is, in the order of the tables.
+# What the workloads are that try cache-aware scheduling at its defaults, ours and mainline's.
 WORKLOADS = {
     "sharing:4:6:512:150:30": "4 processes of 6 threads, each process shares 512 KiB",
     "sharing:4:6:512:20:10:pinned": "the same, each thread pinned to one CPU",
@@ -52,18 +52,13 @@ WORKLOADS = {
     "pipeline:4:3:1500:60": "4 pipelines of 3 processes of 2 threads",
     "hackbench-rate:1:8:60:10:threads:pipe:0:31": "hackbench, 1 group of 8 pairs",
     "hackbench-rate:4:3:60:10:threads:pipe:0:31": "hackbench, 4 groups of 3 pairs in one process",
-    "hackbench-rate:2:8:40:10:threads:pipe:0:31:100": "hackbench, 2 groups, 0.1 ms slices, 4 LLCs",
-    "hackbench-rate:2:6:40:10:threads:pipe:0:15:100": "hackbench, 2 groups, 0.1 ms slices, 1 LLC",
-    "hackbench-rate:8:20:12:4:threads:pipe:0:191": "hackbench, 8 groups of 20 pairs",
-    "cyclic:96:1000:20": "96 periodic SCHED_FIFO threads",
-    "cyclic:384:1000:10": "384 periodic SCHED_FIFO threads",
-    "pi:32:2:5:10": "priority inversions on 32 CPUs",
-    "pi:192:2:5:10": "priority inversions on 192 CPUs",
-    "mixed:6:8192:1:5:60:20": "1 process: 6 threads of 8 MiB of private data, and a pair that talks",
-    "barrier:6:50:8192:60:30": "1 process of 6 threads, 8 MiB of private data each, with a barrier",
+    "mixed:6:8192:1:5:60:20": "1 process: 6 threads of 8 MiB of private data, 2 threads that wake each other",
+    "barrier:6:50:8192:60:30": "1 process of 6 threads with 8 MiB of private data each, which meet at a barrier",
     "phase:1:6:512:8192:20:60:40": "1 process of 6 threads, shared and private data in turns of 20 ms",
     "sharing:1:6:49152:60:20:stride": "1 process of 6 threads, each its own lines of all pages of 48 MiB",
 }
+OURS, MAINLINE = "`SCHED_CACHE`", "`SCHED_CACHE` of mainline 7.3"
+LAYOUT = "layout of `cpupri` and `root_domain`"
 # The rows of bench-cost that README and the cover letter show, and the machine. Its page has all.
 COST_MACHINE = "two-ccx"
 LEFT_OUT = ("*: for each asterisk, one of the nine memory layouts was left out, because its figure is "
@@ -71,7 +66,13 @@ LEFT_OUT = ("*: for each asterisk, one of the nine memory layouts was left out, 
 COST_ROWS = ("pipe/one-CPU", "pipe/one-LLC", "pipe/any-of-one-LLC", "thread-pipe/one-CPU",
              "thread-pipe/two-LLCs", "thread-pipe/any-of-two-LLCs",
              "futex/two-LLCs", "fork-exit", "vfork-exec", "thread-join", "balance")
-# Those that docs/hosts.md shows for each bit: processes, threads, their creation, and balancing.
+# What the front page says of them: the smallest and the largest change of some.
+COST_KINDS = {"a round trip of two processes": ("pipe/one-CPU", "pipe/one-LLC", "pipe/any-of-one-LLC"),
+              "a round trip of two threads": ("thread-pipe/one-CPU", "thread-pipe/two-LLCs", "futex/two-LLCs",
+                                              "thread-pipe/any-of-two-LLCs"),
+              "fork or vfork, to exit": ("fork-exit", "vfork-exec"), "creating a thread": ("thread-join",),
+              "a pass of the load balancer": ("balance",)}
+# Those that docs/which-switch.md shows for each bit: processes, threads, their creation, and balancing.
 COST_BIT_ROWS = ("pipe/one-LLC", "thread-pipe/one-LLC", "thread-pipe/two-LLCs", "thread-join", "balance")
 
 
@@ -186,28 +187,103 @@ def cost_bits(results):
     return [rows, *([LEFT_OUT] if "*" in str(rows) else [])]
 
 
-def simulated(results):
-    """Each simulated comparison of a workload of WORKLOADS: the workload, what was switched on, the change and
-    the verdict."""
-    sims = [one for path, one in results.items() if one.instrument.startswith(SIM)
-            and path.parent.name == one.machine and one.repeat.get("workload") in WORKLOADS]
+def _tried(results):
+    """Give (row, feature, Verdict or None) of each comparison that results/experiments.toml declares, in its
+    order; None if it was not run."""
+    there = {path.stem: result for path, result in results.items() if result.instrument.startswith(SIM)}
+    for row in declared.rows():
+        found, claim = there.get(row.path.stem), row.claim.partition(": ")[0]
+        if not found:
+            yield row, claim, None
+            continue
+        own = found.instrument.removeprefix(SIM)
+        for subject, verdicts in found.verdicts.items():
+            on = re.sub(r", `wake_migration_us=\d+`", "", _on(subject, found.subjects[subject].against))
+            feature = MAINLINE if subject.startswith("7.3") else LAYOUT if claim.startswith("cpupri") else claim or on
+            yield row, feature, verdicts[own]
+
+
+def _defaults(results):
+    """Give {workload: {OURS or MAINLINE: Verdict}} of what tries cache-aware scheduling at its defaults."""
     found = {}
-    for result in sims:
-        own = result.instrument.removeprefix(SIM)
-        for subject, verdicts in result.verdicts.items():
-            found.setdefault(result.machine, []).append(
-                (_place(result.repeat.get("workload", own)), _state(subject),
-                 *_judged(verdicts[own])))
-    described = {one.machine: one.repeat["machine"]["description"] for one in sims}
-    parts = []
-    for name, rows in found.items():
-        last, table = None, [["workload", "switched on", "better by (95 %)", "verdict"]]
-        for place, *cells in sorted(rows):
-            title = WORKLOADS.get(place[1], f"`{place[1]}`")
-            table.append(["" if title == last else title, *cells])
-            last = title
-        parts += [f"On `{name}`, {described[name]}:", table]
-    return parts or ["Not measured."]
+    for row, feature, one in _tried(results):
+        if one and feature in (OURS, MAINLINE) and row.env["WORKLOAD"] in WORKLOADS:
+            found.setdefault(row.env["WORKLOAD"], {})[feature] = one
+    return found
+
+
+def summary(results):
+    """What cache-aware scheduling gains and costs, ours beside mainline's, in one table."""
+    found = _defaults(results)
+    if not found:
+        return ["Not measured."]
+    sides = [{workload: both[side] for workload, both in found.items() if side in both} for side in (OURS, MAINLINE)]
+    rows = [["cache-aware scheduling, on against off", "these patches, defaults", "mainline 7.3"]]
+    for title, word in (("faster", verdict.GAIN), ("slower", verdict.LOSS), (f"equal within {100 * verdict.MARGIN:g} %",
+                        verdict.EQUIVALENT), ("undecided", verdict.NONE)):
+        rows.append([f"simulated workloads: {title}", *(
+            f"{sum(one.word == word for one in side.values())} of {len(side)}" for side in sides)])
+    for title, word, pick in (("largest gain", verdict.GAIN, max), ("largest loss", verdict.LOSS, min)):
+        of = [{workload: one.gain[0] for workload, one in side.items() if one.word == word} for side in sides]
+        rows.append([title, *(f"{verdict.signed(100 * pick(side.values()), 1)} %: {WORKLOADS[pick(side, key=side.get)]}"
+                              if side else "none" for side in of)])
+    _, result = _cost_result(results)
+    judged = result.verdicts if result else {}
+    columns = [judged.get(name, {}) for name in ("SCHED_CACHE_LB", "7.3 on")]
+    for title, metrics in COST_KINDS.items():
+        changes = [[100 * (column[name].change.ratio - 1) for name in metrics if name in column]
+                   for column in columns]
+        if any(changes):
+            rows.append([f"instructions of {title}", *(_range(one) if one else "not measured" for one in changes)])
+    return [rows]
+
+
+def _range(changes):
+    """Write the smallest and the largest of some changes in percent: "+1.2 to +1.4 %"."""
+    ends = dict.fromkeys(verdict.signed(change, 1) for change in (min(changes), max(changes)))
+    return " to ".join(ends) + " %"
+
+
+def reproduced(_results):
+    """How many published results the simulation reproduces."""
+    found = validate.saved(ROWS, RESULTS / validate.FILE)
+    good = [row.number for row in ROWS if validate.word(row, found.get(row.number, {})) == validate.REPRODUCED]
+    missing = [row.number for row in ROWS if row.number not in found]
+    bad = [row.number for row in ROWS if row.number not in (*good, *missing)]
+    return [f"The simulation reproduces {len(good)} of {len(ROWS)} published results of real machines (rows "
+            f"{_listed(good)} of the table in docs/simulation.md). It misses {len(bad)} ({_listed(bad)}), and "
+            f"{len(missing)} were not run ({_listed(missing)})."]
+
+
+def _listed(numbers):
+    return ", ".join(map(str, numbers)) or "none"
+
+
+def verdicts(results):
+    """For each feature, in how many of the declared comparisons it loses, gains, is equivalent, has no verdict,
+    and was not run; losses first."""
+    words = (verdict.LOSS, verdict.GAIN, verdict.EQUIVALENT, verdict.NONE, None)
+    counted = {}
+    for _, feature, one in _tried(results):
+        counts = counted.setdefault(feature, dict.fromkeys(words, 0))
+        counts[one and one.word] += 1
+    rows = sorted(counted.items(), key=lambda item: (-item[1][verdict.LOSS], -item[1][verdict.GAIN]))
+    return [[["switched on", "comparisons", *(word or "not run" for word in words)],
+             *([feature, str(sum(counts.values())), *map(str, counts.values())] for feature, counts in rows)]]
+
+
+def cache_aware(results):
+    """What was simulated of cache-aware scheduling, ours beside mainline's; losses and missing verdicts first."""
+    order = (verdict.LOSS, verdict.NONE, verdict.EQUIVALENT, verdict.GAIN)
+    rows = [(WORKLOADS[workload], both.get(OURS), both.get(MAINLINE)) for workload, both in _defaults(results).items()]
+    for row, feature, one in _tried(results):
+        knobs = feature.partition(f"{OURS}, ")[2]
+        if one and knobs and row.env["WORKLOAD"] in WORKLOADS:
+            rows.append((f"{WORKLOADS[row.env['WORKLOAD']]}; {knobs}", one, None))
+    rows.sort(key=lambda row: order.index((row[1] or row[2]).word))
+    return [[["workload", "these patches", "mainline 7.3"],
+             *([title, *(f"{one.word}, {_judged(one)[0]}" if one else "" for one in both)] for title, *both in rows)]
+            ] if rows else ["Not measured."]
 
 
 def validation(results):
@@ -224,25 +300,14 @@ def validation(results):
 
 
 def _judged(one):
-    """Give the cells of a Verdict: the change and the word."""
-    change = "" if None in one.gain else "{} % ({} to {})".format(*(verdict.signed(100 * x, 1) for x in one.gain))
-    return change, one.word
-
-
-def _place(case):
-    """Where a workload is in the table: those of WORKLOADS first, in their order."""
-    known = list(WORKLOADS)
-    return (known.index(case) if case in known else len(known), case)
-
-
-def _state(subject):
-    """Name the state that a simulation ran in by what is switched on in it."""
-    if subject.startswith("7.3"):
-        return "`SCHED_CACHE` of 7.3"
-    on = re.findall(r"features=(\w+)", subject) + re.findall(r"llc_balancing/([\w=]+)", subject)
-    # Which of the two it is decides about the layout of cpupri and root_domain.
-    masks = "y" if subject.split()[0] == "offstack" else "n"
-    return ", ".join(f"`{name}`" for name in on) or f"patches, `CPUMASK_OFFSTACK={masks}`"
+    """Give the cells of a Verdict: the change and the word. What is worse by more than 100 % is written as
+    a ratio: that is a figure of which less is better."""
+    if None in one.gain:
+        return "", one.word
+    if min(one.gain) < -1:
+        change = one.change
+        return f"{change.ratio:.1f} times as much ({change.low:.1f} to {change.high:.1f})", one.word
+    return "{} % ({} to {})".format(*(verdict.signed(100 * x, 1) for x in one.gain)), one.word
 
 
 def experiments(results):
@@ -339,7 +404,10 @@ BLOCKS = {
     "cost-bits": cost_bits,
     "cost-mainline": cost(("7.3/nocache", "7.3"), ("7.3 off", "built in, off"),
                           ("7.3 on", "on")),
-    "simulated": simulated,
+    "summary": summary,
+    "reproduced": reproduced,
+    "verdicts": verdicts,
+    "cache-aware": cache_aware,
     "validation": validation,
     "settings-kernel": settings_of("kernel", "boot", "test"),
     "settings-bench-cost": settings_of("bench-cost"),
@@ -355,7 +423,7 @@ BLOCKS = {
 
 def files(root=ROOT):
     """The files that can have blocks."""
-    return [root / "README.md", *sorted((root / "docs").glob("*.md")),
+    return [root / "README.md", *sorted((root / "docs").glob("*.md")), *sorted((root / "results").glob("*.md")),
             *sorted((root / "patches").glob("**/cover-letter.txt"))]
 
 
@@ -434,8 +502,13 @@ def _plain(rows):
     rest = tables.text([["", *row[1:]] for row in rows])
     if max(map(len, rest)) < WIDTH:
         return [line for row, cells in zip(rows, rest)
-                for line in ([f" {row[0]}"] if row[0] else []) + [f" {cells}".rstrip()]]
+                for line in _title(row) + [f" {cells}".rstrip()]]
     return [line for row in rows[1:] for line in (
-        f" {row[0]}", *(text for head, cell in zip(rows[0][1:], row[1:]) if cell
+        *_title(row), *(text for head, cell in zip(rows[0][1:], row[1:]) if cell
                         for text in textwrap.wrap(f"{head}: {cell}", WIDTH, initial_indent="   ",
                                                   subsequent_indent="     ")))]
+
+
+def _title(row):
+    """Give the lines of the first cell of a row in plain text."""
+    return textwrap.wrap(row[0], WIDTH, initial_indent=" ", subsequent_indent="   ")

@@ -16,13 +16,14 @@ from kit.results import pages, store, tables, text, verdict
 BOOTS = "boots"
 # Begins the names of the instruments of make sim.
 SIM = "sim-"
-PAGE, MAIL = "README.md", "tables.txt"
-GUIDES = ["docs/cost.md", "docs/simulation.md", "docs/hosts.md"]
+PAGE, MAIL = "all.md", "tables.txt"
+GUIDES = ["docs/cost.md", "docs/simulation.md", "docs/bench-host.md"]
 NOTES = "NOTES.md"
 RULE = ("More is better in all changes. The baseline is the geometric mean of the base and its A/A control; "
         "drift is how far the control's figure is from the base's, with p below 5 %. A verdict is on the primary metrics, each "
         "result a family with a chance of 5 % of any wrong GAIN or LOSS. EQUIVALENT is a ratio that is "
-        "proved to be within the margin. The rule: `kit/results/verdict.py`.")
+        "proved to be within the margin. Where less is better, what is more than twice as much is a ratio, \"x 3.29\". "
+        "The rule: `kit/results/verdict.py`.")
 
 
 # ---- what belongs together ----
@@ -185,7 +186,7 @@ def write(directory, base=None, files=None):
     if directory.resolve().is_relative_to(ROOT):
         guides = [f"[{guide}]({os.path.relpath(ROOT / guide, directory.resolve())})"
                   for guide in GUIDES]
-    page = ["# Results", "",
+    page = ["# All results", "",
             "Made by `make report` from the files beside this one; it draws the intervals in build/plots/. How it was measured: "
             f"{', '.join(guides)}."
             + (f" What it means: [{NOTES}]({NOTES})." if (directory / NOTES).exists() else ""), "",
@@ -312,7 +313,7 @@ def _boots(whole):
 
 def command(settings):
     """make report: write the page of the results in FROM=, by default those in results/ and with
-    them the blocks of README.md, docs/ and the cover letters; draw the plots; 0."""
+    them the blocks of README.md, docs/, results/ and the cover letters; draw the plots; 0."""
     # Here, as the pages do without matplotlib.
     from kit.pages import plots
     directory = Path(settings["FROM"] or RESULTS)

@@ -14,12 +14,21 @@ def rows(result, subject):
     table = [HEAD]
     for metric, found in result.verdicts[subject].items():
         base = [*result.values[against][metric], *control.get(metric, ())]
-        gain, low, high = (None if x is None else verdict.signed(100 * x, 2) for x in found.gain)
+        gain, low, high = _changes(found)
         table.append([metric, f"{_figure(tables.middle(result, base))} {result.metrics[metric].unit} "
                       f"({_std(base)})", f"{gain or '-'} ({_std(result.values[subject][metric])})",
                       f"{low} to {high}" if low else "-",
                       _drift(found.drift), "-" if found.p is None else f"{found.p:.2g}", str(found)])
     return table
+
+
+def _changes(found):
+    """Write the three figures of a Verdict's gain, None where there is none: in percent, or as ratios to the
+    base where a loss of more than 100 % would be a riddle."""
+    change = found.change
+    if None not in found.gain and min(found.gain) < -1:
+        return [f"x {ratio:.2f}" for ratio in (change.ratio, change.low, change.high)]
+    return [None if x is None else verdict.signed(100 * x, 2) for x in found.gain]
 
 
 def _drift(found):
