@@ -167,11 +167,11 @@ def test_measurement_with_a_migration_is_repeated(program, operation):
             with suppress(ProcessLookupError):
                 os.sched_setaffinity(pid, {cpu})
             time.sleep(0.002)
-    found = printed(program, operation, here, here, 0, 50, disturb=disturb)
+    found = printed(program, operation, here, here, 0, 10, disturb=disturb)
     print(found)
     assert found["attempts"] > 1 and (found["moved"] > 0) == (found["disturbed"] == 1)
     assert {"attempts": 1, "moved": 0, "disturbed": 0}.items() <= printed(
-        program, operation, here, here, 0, 50).items()
+        program, operation, here, here, 0, 10).items()
 
 
 def test_measurement_with_a_large_spread_is_repeated(program):

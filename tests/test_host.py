@@ -147,7 +147,7 @@ def child(body):
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -800,7 +800,7 @@ def test_directory_runs_without_numpy(tmp_path):
         program.write_text(f"#!/bin/sh\n{text}\n")
         program.chmod(0o755)
     done = subprocess.run([tmp_path / "bench/run", "SHORT=1", "AS_IS=1", "NOISY=1", "NAME=here",
-                           "WORKLOADS=hackbench/threads-pipe"],
+                           "WORKLOADS=hackbench/4x"],
                           capture_output=True, text=True, cwd="/", check=False,
                           env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": str(python)})
     print(done.stdout, done.stderr)

@@ -21,11 +21,15 @@ def alive(pid):
 @pytest.mark.parametrize("how", [{"capture": True}, {"progress": print}, {}])
 def test_timeout_ends_the_whole_group(tmp_path, monkeypatch, how):
     monkeypatch.setattr(process, "GRACE", 0.5)
-    script = (f"sleep 1000 & echo $! > {tmp_path}/child; trap '' TERM; echo started; wait;"
-              " sleep 999")
+    script = (f"trap '' TERM; sleep 1000 & echo $! > {tmp_path}/part; mv {tmp_path}/part {tmp_path}/child;"
+              " echo started; wait; sleep 999")
     started = time.monotonic()
-    with pytest.raises(Error, match="killed after 1 s: sh -c"):
-        sh(["sh", "-c", script], timeout=1, **how)
+    # On a busy host the shell may not come as far in half a second.
+    for timeout in (0.5, 5, 50, 500):
+        with pytest.raises(Error, match=f"killed after {timeout} s: sh -c"):
+            sh(["sh", "-c", script], timeout=timeout, **how)
+        if (tmp_path / "child").exists():
+            break
     child = int((tmp_path / "child").read_text())
     assert not alive(child)
     gone = time.monotonic() - started
@@ -35,7 +39,7 @@ def test_timeout_ends_the_whole_group(tmp_path, monkeypatch, how):
 def test_command_that_leaves_something_running(tmp_path):
     sh(["sh", "-c", f"sleep 1000 >/dev/null 2>&1 & echo $! > {tmp_path}/child"])
     child = int((tmp_path / "child").read_text())
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 300
     while alive(child) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not alive(child)
