@@ -55,7 +55,9 @@
  */
 #define MOST_SPREAD 0.003
 /* Several grace periods of RCU. Time in which all CPUs are idle is skipped. */
+#ifndef SETTLE_NS
 #define SETTLE_NS 300000000
+#endif
 /*
  * plugins/profile.c counts what is executed between a mark that begins and one that ends, from the last
  * mark that forgets.

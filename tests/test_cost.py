@@ -140,7 +140,7 @@ def compiled(tmp_path_factory):
     if not Path("/proc/self/sched").exists():
         pytest.skip("the host's kernel does not count migrations in /proc")
     program = tmp_path_factory.mktemp("cost") / "cost"
-    subprocess.run(["gcc", "-O2", "-pthread", "-o", program, GUEST / "cost.c"], check=True)
+    subprocess.run(["gcc", "-O2", "-DSETTLE_NS=10000000", "-pthread", "-o", program, GUEST / "cost.c"], check=True)
     return program
 
 
