@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import tarfile
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from kit.paths import SERIES, Series
 from kit.process import git, sh
 from kit.stack import base
 from kit.tests import TIERS
+from kit.vm import guest
 
 MAKEFILE = """\
 VERSION = 6
@@ -120,6 +122,16 @@ def pytest_runtest_protocol(item):
                     pytest.fail("a test of the tier fast uses the network: mark it patches or boot")
                 connect(self, address)
             patch.setattr(socket.socket, "connect", near)
+        else:
+            run = guest.run
+
+            def timed(machine, *args, **options):
+                begin = time.monotonic()
+                try:
+                    return run(machine, *args, **options)
+                finally:
+                    item.user_properties.append(("machine", (machine.name, time.monotonic() - begin)))
+            patch.setattr(guest, "run", timed)
         yield
 
 
@@ -128,17 +140,21 @@ seconds = Counter()
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logreport(report):
-    """Add the time of each phase of a test to that of its tier. Show what a test printed that passed
+    """Add the time of each phase of a test to that of its tier, and its guests' to their machines'. Show what a test printed that passed
     in a process of pytest-xdist, which shows the output of failed tests only."""
-    seconds[dict(report.user_properties).get("tier")] += report.duration
+    seconds[f"tier {dict(report.user_properties).get('tier')}"] += report.duration
+    if report.when == "teardown":
+        for name, value in report.user_properties:
+            if name == "machine":
+                seconds[f"machine {value[0]}"] += value[1]
     if report.when == "call" and report.passed:
         print(report.capstdout, end="", flush=True)
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Print how long the tests of each tier took, one after the other."""
-    for tier, took in seconds.items():
-        terminalreporter.write_line(f"tier {tier}: {took:.0f} s")
+    """Print how long the tests of each tier, and the guests on each machine, took, one after the other."""
+    for what, took in sorted(seconds.items()):
+        terminalreporter.write_line(f"{what}: {took / 60:.1f} min")
 
 
 def pytest_sessionfinish(session, exitstatus):

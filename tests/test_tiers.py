@@ -16,7 +16,9 @@ from kit.paths import ROOT
 
 SAMPLE = """
 import subprocess
+from types import SimpleNamespace
 import pytest
+from kit.vm import guest as guests
 
 @pytest.fixture
 def built():
@@ -34,6 +36,8 @@ def test_in_long():
 def test_in_boot():
     with pytest.raises(FileNotFoundError):
         subprocess.run(["qemu-system-none", "-accel", "tcg"])
+    with pytest.raises(TypeError):
+        guests.run(SimpleNamespace(name="toy"))
 
 def test_of_a_kernel(built):
     pass
@@ -67,6 +71,7 @@ def test_order_and_forgotten_marker(tmp_path):
         "without_marker", "that_forgot_its_marker", "in_patches", "in_boot", "of_a_kernel")]
     assert places == sorted(places) and "in_long" not in said
     assert "a test of the tier fast runs QEMU: mark it patches or boot" in said
+    assert "\nmachine toy: 0.0 min\ntier boot: 0.0 min\n" in said
     assert said.splitlines()[-1] == "4 passed, 1 failed"
 
 
