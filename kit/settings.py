@@ -110,41 +110,41 @@ def seeds(text):
 SETTINGS = (
     Setting("KIT_BUILD", str, "", "directory of all outputs (default: build/)"),
     Setting("SERIES", str, "6.12", "series of patches to work on: a directory below patches/"),
-    Setting("LINUX", str, "", "kernel source to use as the base: a directory or tarball, from then on;"
+    Setting("LINUX", str, "", "kernel source to use as the base from now on: a directory or tarball;"
             " 'debian' goes back to the pinned one"),
     Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, offstack, base-offstack, debug, kasan, kcsan, leak,"
             " race, races, rt, scx, host or validate; or one of another series, such as 7.3/base"),
     Setting("MACHINE", str, "two-ccx", "machine to emulate: a name from machines/ or a .toml file"),
     Setting("CONFIG", str, "generic", "configuration to package: Debian's cloud or generic one of 6.12, or a .config"
             " file such as /boot/config-$(uname -r)"),
-    Setting("MINUTES", number(1, 10_000), 5, "how long to boot one guest after the other, on this host's"
-            " clock (default: 5)"),
-    Setting("SEED", number(0, 2**32 - 1), None, "seed of the first guest; the next ones have SEED + 1, ..."
-            " (default: by chance; races and irqsoff: 1)"),
-    Setting("PROCESSES", number(1, 1_000_000), 500, "processes with threads in each guest, before its memory is looked"
-            " at (default: 500)"),
-    Setting("CASES", words, (), "names of the known races to drive, as the table of make races has them (default: all)"),
-    Setting("THREADS", number(1, 512), 0, "how many threads of each attacker compute at a time (default: half"
+    Setting("MINUTES", number(1, 10_000), 5, "how many minutes of this host's clock to boot guests for, one"
+            " after the other (default: 5)"),
+    Setting("SEED", number(0, 2**32 - 1), None, "seed of the random numbers of the first guest; the next ones"
+            " have SEED + 1, ... (default: random; races and irqsoff: 1)"),
+    Setting("PROCESSES", number(1, 1_000_000), 500, "processes with threads that each guest starts before its memory"
+            " is checked (default: 500)"),
+    Setting("CASES", words, (), "known races to drive, by their names in the table of make races (default: all)"),
+    Setting("THREADS", number(1, 512), 0, "how many threads of each attacker compute in parallel (default: half"
             " as many as the machine has CPUs)"),
     Setting("COMPARE", str, "", "series whose unpatched kernel is measured beside ours (7.3)"),
-    Setting("COLUMNS", str, "", "columns of the cost table to measure, separated by commas, besides those that"
-            " they are compared with (default: all)"),
+    Setting("COLUMNS", str, "", "columns of the cost table to measure, separated by commas; those that they"
+            " are compared with are measured, too (default: all)"),
     Setting("PROFILE", str, "", "row of the cost table, or ROW,COLUMN: list its instructions by"
             " function instead of measuring"),
-    Setting("SHORT", switch, False, "1: a short run, to see that it works; checks: only gcc, checkpatch and"
-            " the selftests, in one configuration"),
-    Setting("FULL", switch, False, "1: run all workloads in all states, as long as the authors of the"
-            " patches did (default: about an hour, each feature on its primary figures); sim-validate: all"
+    Setting("SHORT", switch, False, "1: a short run, to see that the command works; checks: only gcc, checkpatch"
+            " and the selftests, in one configuration"),
+    Setting("FULL", switch, False, "1: run all workloads in all states, with the durations of the published"
+            " runs (default: about an hour, each feature with its primary figures); sim-validate: all"
             " rows"),
     Setting("SAVE", switch, False, "1: write the result to results/, to be committed"),
     Setting("NAME", name, "", "name of the result: of the host, or of the simulation's file"),
-    Setting("ROUNDS", number(1, 999), 0, "how often each workload runs in each state, halved"),
-    Setting("WORKLOADS", words, (), "beginnings of the names of the workloads to run in all states"
+    Setting("ROUNDS", number(1, 999), 0, "number of A B B A rounds; each runs a state twice"),
+    Setting("WORKLOADS", words, (), "workloads to run in all states, by the beginnings of their names"
             " (default: those with primary figures)"),
     Setting("FEATURES", words, (), "feature bits to measure (default: all that the kernel has)"),
     Setting("STATES", str, "", "further states, NAME:FILE=VALUE,... separated by ';'; files are below"
             " sched/ of debugfs"),
-    Setting("AS_IS", switch, False, "1: toggle nothing, measure the kernel as it is"),
+    Setting("AS_IS", switch, False, "1: switch no feature, measure the kernel as it is"),
     Setting("NOISY", switch, False, "1: measure although the host is not quiet"),
     Setting("SCHBENCH", str, "", "directory of schbench's source"),
     Setting("BENCH_COMMIT", str, "", "set by a copied directory: the commit it was made from"),
@@ -165,10 +165,10 @@ SETTINGS = (
     Setting("ABBA", switch, False, "1: measure STATE and AGAINST in windows of one boot, A B B A"),
     Setting("CGROUPS", number(0, 20), 0, "how many control groups deep the workload runs"),
     Setting("WINDOW_MS", number(1, 10_000), 0, "length of each window of ABBA=1, in ms (default: 300)"),
-    Setting("STATS", switch, False, "1: another run of each state with schedstats on, for wakeups by"
+    Setting("STATS", switch, False, "1: run each state once more with schedstats on, and show wakeups by"
             " path and distance, and load balancing"),
-    Setting("SEEDS", seeds, 0, "number of seeds (default: 10; sim-validate: 5); auto, or"
-            " auto:PERCENT:MOST: until the interval reaches 5 % to each side, 60 at most"),
+    Setting("SEEDS", seeds, 0, "number of runs of each state, each with a seed of its own (default: 10;"
+            " sim-validate: 5); auto, or auto:PERCENT:MOST: until the interval reaches 5 % to each side, 60 at most"),
     Setting("ROWS", words, (), "numbers of the rows of kit/sim/published.py to run (default: the short"
             " ones)"),
     Setting("FIELDS", switch, False, "1: name the fields of the kernel's structures"),
@@ -178,8 +178,8 @@ SETTINGS = (
     Setting("ROUND_NS", number(1, 100_000), 0, "how far the clocks of two CPUs may differ, in ns"
             " (default: by the machine's size)"),
     Setting("EXPERIMENTS", words, (), "rows of results/experiments.toml to run (default: all)"),
-    Setting("SENSITIVITY", switch, False, "1: instead, run the rows that the table marks for it again, with"
-            " each cost 30 % higher and lower: does the sign hold?"),
+    Setting("SENSITIVITY", switch, False, "1: instead, repeat the rows that the table marks for it with each"
+            " cost 30 % higher and lower, to see whether the sign holds"),
     Setting("TESTS", str, "", "arguments for pytest: a path, or -k EXPRESSION"),
 )
 _BY_NAME = {setting.name: setting for setting in SETTINGS}

@@ -70,7 +70,7 @@ COST_ROWS = ("pipe/one-CPU", "pipe/one-LLC", "pipe/any-of-one-LLC", "thread-pipe
 COST_KINDS = {"a round trip of two processes": ("pipe/one-CPU", "pipe/one-LLC", "pipe/any-of-one-LLC"),
               "a round trip of two threads": ("thread-pipe/one-CPU", "thread-pipe/two-LLCs", "futex/two-LLCs",
                                               "thread-pipe/any-of-two-LLCs"),
-              "fork or vfork, to exit": ("fork-exit", "vfork-exec"), "creating a thread": ("thread-join",),
+              "creating a process": ("fork-exit", "vfork-exec"), "creating a thread": ("thread-join",),
               "a pass of the load balancer": ("balance",)}
 # Those that docs/which-switch.md shows for each bit: processes, threads, their creation, and balancing.
 COST_BIT_ROWS = ("pipe/one-LLC", "thread-pipe/one-LLC", "thread-pipe/two-LLCs", "thread-join", "balance")
@@ -219,11 +219,11 @@ def summary(results):
         return ["Not measured."]
     sides = [{workload: both[side] for workload, both in found.items() if side in both} for side in (OURS, MAINLINE)]
     rows = [["cache-aware scheduling, on against off", "these patches, defaults", "mainline 7.3"]]
-    for title, word in (("faster", verdict.GAIN), ("slower", verdict.LOSS), (f"equal within {100 * verdict.MARGIN:g} %",
+    for title, word in (("slower", verdict.LOSS), ("faster", verdict.GAIN), (f"equal within {100 * verdict.MARGIN:g} %",
                         verdict.EQUIVALENT), ("undecided", verdict.NONE)):
         rows.append([f"simulated workloads: {title}", *(
             f"{sum(one.word == word for one in side.values())} of {len(side)}" for side in sides)])
-    for title, word, pick in (("largest gain", verdict.GAIN, max), ("largest loss", verdict.LOSS, min)):
+    for title, word, pick in (("largest loss", verdict.LOSS, min), ("largest gain", verdict.GAIN, max)):
         of = [{workload: one.gain[0] for workload, one in side.items() if one.word == word} for side in sides]
         rows.append([title, *(f"{verdict.signed(100 * pick(side.values()), 1)} %: {WORKLOADS[pick(side, key=side.get)]}"
                               if side else "none" for side in of)])
@@ -322,7 +322,7 @@ def experiments(results):
 
 
 def claims(results):
-    """The experiments of make sim-all that try a claim of the seeds, and what came of them."""
+    """The experiments of make sim-all that try a published claim, and their results."""
     there = {path.stem: result for path, result in results.items() if result.instrument.startswith(SIM)}
     rows = [["feature", "under which conditions", "machine", "better by (95 %)", "verdict"]]
     for row in declared.rows():

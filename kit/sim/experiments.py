@@ -46,7 +46,7 @@ INCIDENTAL = ("commit", "seconds", "seeds", "auto", "command")
 class Row:
     """An experiment of the table for one kernel. name: of its result; env: {setting of make sim: text};
     sensitivity: the number of seeds to try it with, 0 for not at all; claim: what it tries, "FEATURE:
-    CONDITIONS", "" if it is none of the claims of the seeds; published: {bits that are on: what the postings
+    CONDITIONS", "" if it tries no published claim; published: {bits that are on: what the postings
     say of them}, None if it is not of the table of "Do nothing fast"."""
     name: str
     env: dict
