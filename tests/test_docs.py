@@ -11,8 +11,8 @@ from kit.paths import ROOT, SERIES
 from kit.process import Error
 from kit.stack import patches
 
-PAGES = [*sorted(ROOT.glob("*.md")), *(ROOT / f"results/{name}.md" for name in ("README", "NOTES", "known-cpus")),
-         *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")),
+         *(ROOT / f"results/{name}.md" for name in ("README", "NOTES", "known-cpus", "torture", "abuse", "irqsoff"))]
 
 
 def links(text):
