@@ -212,6 +212,8 @@ class Toy:
         inner = root / "usr/src/linux-source-6.12.tar.xz"
         inner.parent.mkdir(parents=True)
         (root / "DEBIAN").mkdir()
+        # dpkg-deb refuses what other umasks give.
+        (root / "DEBIAN").chmod(0o755)
         (root / "DEBIAN/control").write_text(
             f"Package: linux-source-6.12\nVersion: {version}\nArchitecture: all\n"
             "Maintainer: nobody <nobody@example.org>\nDescription: a toy\n")

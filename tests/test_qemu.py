@@ -43,6 +43,7 @@ def archive(tmp_path, monkeypatch):
         (root / "usr/bin" / qemu.PROGRAM).write_text(FAKE.format(version))
         (root / "usr/bin" / qemu.PROGRAM).chmod(0o755)
         (root / "DEBIAN").mkdir()
+        (root / "DEBIAN").chmod(0o755)
         (root / "DEBIAN/control").write_text(
             "Package: toy\nVersion: 1-1\nArchitecture: all\n"
             "Maintainer: nobody <nobody@example.org>\nDescription: a toy\n")
