@@ -242,6 +242,8 @@ def test_commit_is_dirty_by_sources_only(tmp_path):
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1\n")
+    # A downloaded archive may be unpacked within another repository.
+    assert store.commit(tmp_path) == "unknown"
     git(tmp_path, "init")
     git(tmp_path, "add", ".")
     git(tmp_path, "-c", "user.name=n", "-c", "user.email=e@e", "commit", "-m", "m")

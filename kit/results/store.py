@@ -28,7 +28,9 @@ MADE = ("results", "docs", "README.md", "patches/*/cover-letter.txt")
 
 def commit(repository=ROOT):
     """Give the newest commit of the repository, abbreviated, with "-dirty" if a file that git tracks
-    differs from it, other than those that results are written to."""
+    differs from it, other than those that results are written to; "unknown" in a copy without .git."""
+    if not (repository / ".git").exists():
+        return "unknown"
     name = git(repository, "describe", "--always").out.strip()
     changed = git(repository, "status", "--porcelain", "--untracked-files=no", "--", ".",
                   *(f":(exclude){path}" for path in MADE)).out

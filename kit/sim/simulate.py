@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from kit.paths import BUILD, RESULTS, ROOT, SERIES
-from kit.process import Error, git, lock, say, sh
+from kit.process import Error, lock, say, sh
 from kit.results import pages, placement, store, tables, verdict
 from kit.sim import costs, schedstats, transfers, workloads
 from kit.vm import guest, initramfs, kernel, ktap, machine, qemu
@@ -408,7 +408,6 @@ def check_place(path, wanted, states):
         raise Error(f"{path.parent}: {error.strerror}") from error
     if not os.access(path.parent, os.W_OK):
         raise Error(f"{path.parent}: not writable")
-    git(ROOT, "describe", "--always")
     if not path.exists():
         return
     old = store.load(path)
