@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The stack's feature bits. Tables of features elsewhere are generated from this one."""
+"""The features of the patches. Tables of features elsewhere are generated from this one."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ FEATURES = (
             "an experiment, to compare with the four features above",
             "wake_predict", True),
     Feature("SCHED_CACHE", "on",
-            "Track, for each process with several threads, the LLC in which they run most: their "
-            "preferred LLC.",
+            "Choose a preferred LLC for each process with several threads: where most of them run, or where it has "
+            "capacity.",
             "off to disable all of cache-aware scheduling",
             "sched_cache", True),
     Feature("SCHED_CACHE_SAMPLE", "off",

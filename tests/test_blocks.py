@@ -271,7 +271,7 @@ def test_bit_whose_cost_was_not_measured():
     result = verdict.judged(store.load(path))
     del result.subjects["SCHED_CACHE_WAKE"], result.values["SCHED_CACHE_WAKE"]
     table = blocks.BLOCKS["cost-bits"]({path: result})[0]
-    assert [row[0] for row in table[1:]] == ["no bit", *(f"`{one.name}`" for one in FEATURES)]
+    assert [row[0] for row in table[1:]] == ["no feature", *(f"`{one.name}`" for one in FEATURES)]
     [row] = [row for row in table if row[0] == "`SCHED_CACHE_WAKE`"]
     assert set(row[1:]) == {"not measured"}
     [row] = [row for row in table if row[0] == "`SCHED_CACHE`"]

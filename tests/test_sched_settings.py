@@ -93,6 +93,12 @@ def test_no_debugfs_or_file(apply, tmp_path):
     assert subprocess.run(["/bin/sh", TOOL, "a", "b"], capture_output=True).returncode == 2
 
 
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help(option):
+    done = subprocess.run(["/bin/sh", TOOL, option], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and "A line is NAME=VALUE" in done.stdout
+
+
 def test_example_is_valid(apply):
     """Its lines are comments; without the # they are lines that the script takes."""
     text = (ROOT / "tools/sched-settings.conf").read_text()

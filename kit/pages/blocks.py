@@ -79,8 +79,8 @@ COST_BIT_ROWS = ("pipe/one-LLC", "thread-pipe/one-LLC", "thread-pipe/two-LLCs", 
 # ---- what fills the blocks ----
 
 def features(_results):
-    """The feature bits: default, what each one does, when to switch it."""
-    return [[["bit", "default", "what it does when on", "when to switch it"],
+    """The features: default, what each one does, when to switch it."""
+    return [[["feature", "default", "what it does when on", "when to switch it"],
              *([f"`{one.name}`", one.default, one.does, one.use] for one in FEATURES)]]
 
 
@@ -183,7 +183,7 @@ def cost_bits(results):
     rows = [["on", *(row[0] for row in body)]]
     for name in ("off", *(feature.name for feature in FEATURES)):
         cells = [row[head.index(name)] for row in body] if name in head else ["not measured"] * len(body)
-        rows.append(["no bit" if name == "off" else f"`{name}`", *cells])
+        rows.append(["no feature" if name == "off" else f"`{name}`", *cells])
     return [rows, *([LEFT_OUT] if "*" in str(rows) else [])]
 
 
