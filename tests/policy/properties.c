@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Properties of cache_math.h and, as gate.h, of the gates in cache.c, over random arguments.
+ *
+ * usage: properties SEED STATES IMB_PCT
+ *
+ * Prints of each property its name, how often it was checked, and failed, and the first failure.
+ */
+#include "shim.h"
+
+static u64 state, tried, failed;
+static char first[600];
+
+/* From 0 to @most, all alike. */
+static u64 even(u64 most)
+{
+	state = state * 6364136223846793005u + 1442695040888963407u;
+	return (state ^ state >> 29) % (most + 1);
+}
+
+/* From 0 to @most, as often of each order of magnitude. */
+static u64 any(u64 most)
+{
+	return even(most >> even(63 - __builtin_clzll(most | 1)));
+}
+
+#define CHECK(ok, ...) do {							\
+	tried++;								\
+	if (!(ok) && !failed++)							\
+		snprintf(first, sizeof(first), __VA_ARGS__);			\
+} while (0)
+
+/* What the header computes from numbers is monotone in each of them. */
+static void arithmetic(void)
+{
+	/* Nine years of runtime in three hours: far below where it saturates. */
+	u64 runtime = any(BIT(48)), elapsed = (1 + any(BIT(43))) << 11, k = 1 + even(9);
+	u32 old = any(U32_MAX), now = any(U32_MAX), high = max(old, now), nr = 1 + even(63);
+	u32 cpus = any(U32_MAX / 2), more = any(cpus), smt = 1 + even(7), online = 1 + any(512);
+	u32 tolerance = even(101), bursts = even(1);
+	u64 size = any(BIT(40)), memory = cache_footprint_limit(size, cpus, online, tolerance);
+	u64 limit = cache_running_limit(cpus, smt, bursts, tolerance);
+	u32 is = cache_running(runtime, elapsed);
+
+	CHECK(cache_running(runtime + any(runtime), elapsed) >= is &&
+	      cache_running(runtime, elapsed + any(elapsed)) <= is &&
+	      cache_running(k * runtime, k * elapsed) == is, "%lu in %lu", runtime, elapsed);
+	is = cache_average(old, now, nr);
+	/* It comes closer with each value. */
+	CHECK(is >= min(old, now) && is <= high && (is != old || old == now) &&
+	      cache_average(old, high, nr) >= is && cache_average(high, now, nr) >= is,
+	      "%u, %u", old, now);
+	CHECK(cache_running_limit(cpus + more, smt, bursts, tolerance) >= limit &&
+	      cache_running_limit(cpus, smt + 1, bursts, tolerance) <= limit &&
+	      cache_running_limit(cpus, smt, bursts, tolerance + 1) >= limit &&
+	      cache_running_limit(cpus, smt, true, tolerance) <= limit &&
+	      cache_footprint_limit(size + more, cpus, online, tolerance) >= memory &&
+	      cache_footprint_limit(size, cpus + more, online, tolerance) >= memory &&
+	      cache_footprint_limit(size, cpus, online, tolerance + 1) >= memory &&
+	      cache_footprint_limit(size, min(cpus, online), online + 1, tolerance) <= memory,
+	      "%u CPUs, or %u more, of %u, SMT %u, bursts %u, tolerance %u, size %lu", cpus, more,
+	      online, smt, bursts, tolerance, size);
+	CHECK(cache_communicates(bursts, old, cpus) <= cache_communicates(bursts, high, cpus) &&
+	      cache_communicates(bursts, old, more) >= cache_communicates(bursts, old, cpus) &&
+	      cache_single(bursts, old) >= cache_single(bursts, high),
+	      "%u: %u or %u of %u, or %u more", bursts, old, now, cpus, more);
+}
+
+static void sample(void)
+{
+	static const u8 rank[] = { [SAMPLE_CLOSED] = 0, [SAMPLE_UNDECIDED] = 1, [SAMPLE_OPEN] = 2 };
+	u32 pages = 1 + any(511), faults = any(4096), alone = even(faults), was = even(2);
+	struct cache_sample_counts a = { pages, even(pages), alone, faults - alone }, b = a;
+	u64 rss = any(BIT(50)), llc = 1 + any(BIT(32)), run = any(CACHE_ONE << 9);
+	u8 is = rank[cache_sample_judge(was, &a, rss, llc, run)];
+
+	b.hot += even(pages - b.hot);
+	b.same += even(b.other);
+	b.other = faults - b.same;
+	CHECK(rank[cache_sample_judge(was, &a, rss + any(rss), llc, run)] <= is &&
+	      rank[cache_sample_judge(was, &a, rss, llc + any(llc), run)] >= is &&
+	      rank[cache_sample_judge(was, &b, rss, llc, run)] <= is &&
+	      rank[cache_sample_judge(SAMPLE_OPEN, &a, rss, llc, run)] >= is,
+	      "%u: %u or %u hot of %u, %u or %u same of %u, %lu of %lu bytes, running %lu", was,
+	      a.hot, b.hot, pages, alone, b.same, faults, rss, llc, run);
+}
+
+struct move {
+	struct cache_load src, dst;
+	u64 task;
+	unsigned int full, imb;
+};
+
+#define MOVE "src %lu of %lu, dst %lu of %lu, leaving %lu, task %lu, full %u %%, imb %u; "
+#define OF(m) (m).src.load, (m).src.capacity, (m).dst.load, (m).dst.capacity, (m).dst.leaving, \
+	      (m).task, (m).full, (m).imb
+
+static enum cache_answer ask(const struct move *m, bool towards)
+{
+	return cache_policy(&m->src, &m->dst, m->task, towards, m->full, m->imb);
+}
+
+static struct cache_load draw_llc(u64 task, unsigned int full)
+{
+	unsigned int cores = 1 + any(63), cpus = cores << even(1);
+	u64 capacity = cache_capacity((u64)cpus * CACHE_ONE, cores, cpus);
+	/* Every second one is about to be full. */
+	u64 load = even(1) ? even(capacity * 3 / 2) : capacity * full / 100 + even(4 * task);
+
+	return (struct cache_load){ load - min(load, task), capacity, even(3) ? 0 : CACHE_ONE };
+}
+
+static struct move draw_move(void)
+{
+	struct move m = { .task = 1 + even(CACHE_ONE - 1), .full = 50, .imb = any(120) };
+
+	if (even(1))
+		m.full = even(150);
+	m.src = draw_llc(m.task, m.full);
+	m.dst = draw_llc(m.task, m.full);
+	m.src.load = max(m.src.load, m.task);
+	if (even(1))
+		m.dst.capacity = m.src.capacity;
+	return m;
+}
+
+static bool both_full(const struct move *m, bool towards)
+{
+	return cache_full(m->src.load, m->src.capacity, m->full) &&
+	       cache_full(m->dst.load - (towards ? min(m->dst.load, m->dst.leaving) : 0),
+			  m->dst.capacity, m->full);
+}
+
+/* What makes a move worse never permits it. If both LLCs are full, nothing is said. */
+static void policy(void)
+{
+	struct move m = draw_move(), worse = m;
+	u64 by = 1 + any(4 * CACHE_ONE), which = even(4);
+	bool towards = even(1);
+	enum cache_answer is = ask(&m, towards), then;
+
+	worse.dst.load += which == 0 ? by : 0;
+	worse.dst.capacity -= which == 1 ? min(by, m.dst.capacity - 1) : 0;
+	worse.src.load -= which == 2 ? min(by, m.src.load - m.task) : 0;
+	worse.src.capacity += which == 3 ? by : 0;
+	worse.task += which == 4 ? min(by, m.src.load - m.task) : 0;
+	then = ask(&worse, towards);
+	if (both_full(&m, towards))
+		CHECK(is == CACHE_GENERIC, MOVE, OF(m));
+	else if (!both_full(&worse, towards))
+		CHECK((is != CACHE_FORBID || then == CACHE_FORBID) &&
+		      is != (towards ? CACHE_GENERIC : CACHE_GATHER), MOVE MOVE, OF(m), OF(worse));
+}
+
+static void scaling(void)
+{
+	struct move m = draw_move(), by;
+	bool towards = even(1);
+	u64 k = 1 + even(99);
+
+	/* A quarter of the load of the task is a whole number. */
+	m.task = (m.task + 3) & ~3;
+	by = (struct move){ { k * m.src.load, k * m.src.capacity, 0 },
+			    { k * m.dst.load, k * m.dst.capacity, k * m.dst.leaving },
+			    k * m.task, m.full, m.imb };
+	CHECK(ask(&by, towards) == ask(&m, towards), MOVE MOVE, OF(m), OF(by));
+}
+
+static unsigned int imb_pct;
+
+/* Does the load balancer move a task out of its LLC, with the imbalance_pct of most domains? */
+static bool balances(const struct move *m)
+{
+	return ask(m, false) == CACHE_GENERIC &&
+	       m->src.load * m->dst.capacity * 100 > m->dst.load * m->src.capacity * 117;
+}
+
+/* It does not move back what is gathered, nor is gathered what it has moved. */
+static void undoing(void)
+{
+	struct move m = draw_move(), back;
+
+	m.imb = imb_pct;
+	m.dst.leaving = 0;
+	m.full = min(m.full, 100U);
+	/* Without the capacity for a second task, as in an LLC of one core, nothing is gathered. */
+	if (min(m.src.capacity, m.dst.capacity) * m.full < 150 * CACHE_ONE)
+		return;
+	back = m;
+	back.src = (struct cache_load){ m.dst.load + m.task, m.dst.capacity, 0 };
+	back.dst = (struct cache_load){ m.src.load - m.task, m.src.capacity, 0 };
+	CHECK(!(ask(&m, true) == CACHE_GATHER && balances(&back)) &&
+	      !(balances(&m) && ask(&back, true) == CACHE_GATHER), MOVE, OF(m));
+}
+
+/* What the functions in gate.h take from the rest of cache.c. */
+#define EPOCH			10000000ULL
+#define LLCS			4
+#define ____cacheline_aligned
+typedef struct { u64 counter; } atomic64_t;
+typedef struct { int counter; } atomic_t, refcount_t;
+struct callback_head { void *next; };
+struct rcu_head { void *next; };
+struct cache_sample;
+static struct sched_cache_llc { u32 size, cpus, smt; } llcs[LLCS], *sched_cache_llcs[LLCS];
+static const unsigned int cache_tolerance = 1;
+static u64 footprint;
+#define atomic64_read(v)	((v)->counter)
+#define refcount_read(v)	((v)->counter)
+#define cache_epoch()		EPOCH
+#define cache_llc_cpus(group, i, online) (*(online) = llcs[i].cpus)
+#define cache_llc_smt(llc)	((llc)->smt)
+#define cache_footprint(group)	footprint
+#define sched_cache_sample(...)	SAMPLE_UNDECIDED
+#include "gate.h"
+
+struct load {
+	unsigned int threads, cores, smt, llc;
+	u64 running, comm, footprint;
+};
+
+#define LOAD "%u threads, %.2f running, %.2f communicate, %lu MiB, %u cores; "
+#define IS(l) (l).threads, (l).running / 1024.0, (l).comm / 1024.0, (l).footprint >> 20, (l).cores
+
+static struct load draw_load(void)
+{
+	struct load load = { 2 + any(30), 1 + any(15), 1 + even(1), even(LLCS - 1), 0, 0, 0 };
+
+	load.running = load.threads * (even(1) ? CACHE_ONE : 1 + even(CACHE_ONE - 1));
+	load.comm = even(2) ? 0 : even(load.running);
+	load.footprint = even(2) ? any(BIT(27)) : 0;
+	return load;
+}
+
+/* So many epochs of @pct percent of a load, half of which runs in the LLC that is preferred. */
+static int run(struct sched_cache_group *group, const struct load *load, int epochs, int pct)
+{
+	group->refs.counter = load->threads;
+	footprint = load->footprint * pct / 100;
+	while (epochs--) {
+		struct cache_decision d = { .llc = load->llc };
+
+		for (unsigned int i = 0; i < LLCS; i++) {
+			u64 ns = EPOCH * pct / 100 * (i == load->llc ? 3 : 1) / (LLCS + 2);
+
+			sched_cache_llcs[i] = &llcs[i];
+			llcs[i].size = BIT(25);
+			llcs[i].cpus = load->cores * load->smt;
+			llcs[i].smt = load->smt;
+			group->slot[i].runtime.counter += (load->running * ns) >> 20;
+			group->slot[i].communicating.counter += (load->comm * ns) >> 20;
+		}
+		if (cache_measure(group, EPOCH)) {
+			cache_judge(group, &d);
+			group->gate = d.gate;
+		}
+	}
+	return group->gate;
+}
+
+static struct sched_cache_group *fresh(void)
+{
+	struct sched_cache_group *group = calloc(1, sizeof(*group) + LLCS * sizeof(*group->slot));
+
+	group->nr_slots = LLCS;
+	return group;
+}
+
+/* A second of a steady load later, the gate is as if nothing had been before. */
+static void memory(void)
+{
+	struct load load = draw_load(), was;
+	struct sched_cache_group *group = fresh();
+	int gate = run(group, &load, 100, 100), below, above, after;
+
+	below = run(fresh(), &load, 100, 97);
+	above = run(fresh(), &load, 100, 103);
+	group = fresh();
+	for (u64 i = even(3) + 1; i; i--) {
+		was = draw_load();
+		run(group, &was, 1 + any(200), 100);
+	}
+	after = run(group, &load, 100, 100);
+	/* Not within 3 % of where it changes. */
+	if (below == gate && above == gate)
+		CHECK(after == gate, LOAD "gate %d; after " LOAD "gate %d", IS(load), gate, IS(was),
+		      after);
+}
+
+/* The gate depends on what an LLC has, not on its number. */
+static void symmetry(void)
+{
+	struct load load = draw_load(), other = load;
+	int gate = run(fresh(), &load, 20, 100);
+
+	other.llc = even(LLCS - 1);
+	CHECK(run(fresh(), &other, 20, 100) == gate, LOAD "LLC %u", IS(load), other.llc);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct { const char *name; void (*check)(void); int cost; } properties[] = {
+		{ "arithmetic", arithmetic, 1 }, { "sample", sample, 1 }, { "policy", policy, 1 },
+		{ "scaling", scaling, 1 }, { "undoing", undoing, 1 }, { "memory", memory, 100 },
+		{ "symmetry", symmetry, 100 },
+	};
+
+	if (argc != 4)
+		return 2;
+	state = atol(argv[1]);
+	imb_pct = atoi(argv[3]);
+	for (size_t i = 0; i < sizeof(properties) / sizeof(*properties); i++) {
+		tried = failed = 0;
+		for (long n = atol(argv[2]) / properties[i].cost; n; n--)
+			properties[i].check();
+		printf("%s %lu %lu %s\n", properties[i].name, tried, failed, failed ? first : "-");
+	}
+	return 0;
+}

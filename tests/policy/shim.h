@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the code of kernel/sched that is tested here takes from the kernel, in user space. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef int16_t s16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int64_t s64;
+
+#define BIT(n)			(1UL << (n))
+#define U32_MAX			UINT32_MAX
+#define U64_MAX			UINT64_MAX
+#define min(a, b)		({ __auto_type _a = (a); __auto_type _b = (b); _a < _b ? _a : _b; })
+#define max(a, b)		({ __auto_type _c = (a); __auto_type _d = (b); _c > _d ? _c : _d; })
+#define min_t(type, a, b)	min((type)(a), (type)(b))
+#define check_mul_overflow	__builtin_mul_overflow
+#define div_u64(a, b)		((u64)(a) / (u32)(b))
+#define div64_u64(a, b)		((u64)(a) / (u64)(b))
+#define div_s64(a, b)		((s64)(a) / (int)(b))
+#define mul_u64_u32_div(a, b, c) ((u64)((unsigned __int128)(u64)(a) * (u32)(b) / (u32)(c)))
+#define mul_u64_u64_div_u64(a, b, c) ((u64)((unsigned __int128)(u64)(a) * (u64)(b) / (u64)(c)))
+#define int_sqrt		int_sqrt64
+#define READ_ONCE(x)		(x)
+#define WRITE_ONCE(x, value)	((x) = (value))
+
+static inline u64 int_sqrt64(u64 x)
+{
+	u64 root = 0;
+
+	for (u64 bit = 1ULL << 31; bit; bit >>= 1) {
+		if ((root | bit) * (root | bit) <= x)
+			root |= bit;
+	}
+
+	return root;
+}
+
+#include "cache_math.h"
