@@ -105,6 +105,46 @@ def test_properties_find_mutants(build, sources, name, old, new):
     assert failed
 
 
+# LLCs and tasks that loop.c tries: equal and unequal LLCs, free and full, pinned tasks.
+LOOPS = ["4,4 0:3:3 1:3:3", "3,3 0:3:3 1:2:3 2:2:3", "4,2,2 0:3:7 1:2:7", "2,2,2 0:3:7 9:4:7",
+         "2,2,2 0:3:5 0:1:3 9:1:4", "3,3,3 0:5:7 1:2:7 9:2:7", "2,2,2,2 0:3:15 1:3:15"]
+# Rules that are not good enough, of the model and one of cache_math.h, and what comes of them.
+BROKEN = [("3c", LOOPS[4], "waits for ever"), ("3a", LOOPS[1], "cycle"),
+          ("3ace", LOOPS[0], "cycle"), ("3acf", LOOPS[1], "states, [^0]"), ("2", "4,4 0:3:3", "cycle")]
+KEEPS = "overaggr_pct))\n\t\treturn CACHE_FORBID"
+
+
+@pytest.fixture(scope="module")
+def loop(build):
+    """The program loop.c."""
+    return build("loop", options=["-O2"])
+
+
+@pytest.mark.parametrize("version", ["2", "3ac"])
+@pytest.mark.parametrize("tasks", LOOPS)
+def test_closed_loop(loop, version, tasks):
+    """No cycle, no task that waits for more than four steps for each task, and no memory."""
+    output = loop(version, *tasks.split())
+    print(output)
+    found = re.fullmatch(r"\d+ states, (\d+) differ, wait (\d+)\n", output)
+    assert found
+    differ, wait = map(int, found.groups())
+    assert wait <= 4 * sum(int(kind.split(":")[1]) for kind in tasks.split()[1:])
+    assert version == "2" or not differ
+
+
+@pytest.mark.parametrize("version, tasks, what", BROKEN)
+def test_closed_loop_finds_bad_rules(build, loop, sources, version, tasks, what):
+    """The model's other rules, and a policy that lets the load balancer take tasks away."""
+    if version == "2":
+        assert KEEPS in sources["cache_math.h"]
+        loop = build("loop", {"cache_math.h": sources["cache_math.h"].replace(
+            KEEPS, KEEPS.replace("FORBID", "GENERIC"))}, ["-O2"])
+    output = loop(version, *tasks.split())
+    print(output)
+    assert re.search(what, output)
+
+
 def known(reason):
     """What the third version of the patches has to mend: when it has, the test fails until the mark
     has gone."""
