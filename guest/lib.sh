@@ -34,7 +34,7 @@ selftest() {
 
 # result NUMBER STATUS NAME: print the result of a test.
 result() {
-	[ "$2" = 0 ] && echo "ok $1 $3" || echo "not ok $1 $3"
+	[ "$2" = 0 ] && echo "ok $1 $3" || echo "not ok $1 $3 # exit=$2"
 }
 
 # feature NAME: print on or off, or missing.
@@ -77,11 +77,8 @@ set_state() {
 # is younger than 5 seconds, and reports what two scans find.
 check_kmemleak() {
 	sleep 6
-	if echo scan > "$KMEMLEAK" && echo scan > "$KMEMLEAK" && leaks=$(cat "$KMEMLEAK") &&
-	   [ -z "$leaks" ]; then
-		echo "ok $1 kmemleak"
-	else
-		echo "$leaks" | sed -n 's/^/# /p'
-		echo "not ok $1 kmemleak"
-	fi
+	echo scan > "$KMEMLEAK" && echo scan > "$KMEMLEAK" && leaks=$(cat "$KMEMLEAK") && [ -z "$leaks" ]
+	status=$?
+	echo "$leaks" | sed -n '/./s/^/# /p'
+	result "$1" $status kmemleak
 }

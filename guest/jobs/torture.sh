@@ -10,11 +10,8 @@
 part() {
 	number=$1
 	shift
-	if torture "$@"; then
-		echo "ok $number $1"
-	else
-		echo "not ok $number $1 # exit=$?"
-	fi
+	torture "$@"
+	result "$number" $? "$1"
 }
 
 echo "TAP version 13"
