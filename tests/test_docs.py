@@ -67,6 +67,12 @@ def test_commands_exist(page):
     assert not bad
 
 
+def test_the_workflow_runs_commands_that_exist():
+    text = (ROOT / ".github/workflows/test.yml").read_text()
+    found = [line.split() for line in re.findall(r"run: make (.*)", text)]
+    assert ["test-fast"] in found and not [words for words in found if wrong(words)]
+
+
 def test_wrong_links_and_commands_are_found():
     assert links("[a](b.md) [c](d.md#e) [f](#g) [h](https://i)") == [
         ("b.md", ""), ("d.md", "e"), ("", "g")]

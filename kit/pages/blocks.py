@@ -45,7 +45,7 @@ _KNOBS = (r"^``(\w+)`` \((\w[^;()]*); default: (\d+)\)\n" + _INDENTED,
 # What the workloads are that try cache-aware scheduling at its defaults, ours and mainline's.
 WORKLOADS = {
     "sharing:4:6:512:150:30": "4 processes of 6 threads, each process shares 512 KiB",
-    "sharing:4:6:512:20:10:pinned": "the same, each thread pinned to one CPU",
+    "sharing:4:6:512:20:10:pinned": "4 processes of 6 threads, each process shares 512 KiB; each thread is pinned",
     "sharing:2:16:512:60:20": "2 processes of 16 threads, twice the cores of an LLC",
     "sharing:4:6:49152:60:10": "4 processes of 6 threads, each process shares 48 MiB",
     "sharing:1:6:49152:60:20:apart": "1 process of 6 threads, 8 MiB of private data each",
