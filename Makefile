@@ -51,7 +51,7 @@ sim-all: deps
 	@MAKEFLAGS= $(KIT) report
 
 clean:
-	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache offstack base-offstack debug kasan kcsan leak race races rt scx host validate checks guest bundle deb *-types *.log) \
+	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache offstack base-offstack debug kasan kcsan leak race races rt scx host validate checks guest bundle deb *.log) \
 		$(OUT)/pycache $(OUT)/pytest
 
 distclean: clean

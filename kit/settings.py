@@ -157,7 +157,6 @@ SETTINGS = (
             " sim-validate: 5)"),
     Setting("ROWS", words, (), "numbers of the rows of kit/sim/published.py to run (default: the short"
             " ones)"),
-    Setting("FIELDS", switch, False, "1: name the fields of the kernel's structures"),
     Setting("WITHOUT", words, (), "parts of the cache model to switch off, to see what they change"),
     Setting("SCALE", factors, (), "costs to multiply, NAME=FACTOR ...: llc, other_llc, other_socket, memory,"
             " store"),

@@ -33,9 +33,6 @@ def value_of(row, writes, seed):
 class Names:
     """Stands in for symbols.Symbols."""
 
-    def root_domain(self, runqueue):
-        return 0
-
     def function(self, pc):
         return "function"
 
@@ -65,7 +62,7 @@ def guests(tmp_path, monkeypatch):
     monkeypatch.setattr(qemu, "find", lambda smp_cache=False: None)
     monkeypatch.setattr(qemu, "version", lambda program: done.version)
     monkeypatch.setattr(simulate, "plugin", lambda: tmp_path / "sim.so")
-    monkeypatch.setattr(transfers, "known", lambda build, types=False: Names())
+    monkeypatch.setattr(transfers, "known", lambda build: Names())
 
     def run(m, build, job, env, **options):
         plugin, *rest = options["simulated"].plugin.split(",")

@@ -219,7 +219,7 @@ def fake(monkeypatch):
     monkeypatch.setattr(simulate, "run", run_)
     monkeypatch.setattr(simulate.kernel, "identity",
                         lambda build: {"release": "r", "source": "s", "config": "c"})
-    monkeypatch.setattr(simulate.transfers, "known", lambda build, types: None)
+    monkeypatch.setattr(simulate.transfers, "known", lambda build: None)
     monkeypatch.setattr(simulate.transfers, "hottest", lambda regions, known: {
         "functions": [["f", len(regions), 0, 0]], "lines": [], "not_counted": 0})
     monkeypatch.setattr(simulate, "repeat_info", lambda m, wanted, states, seeds, round_ns: {

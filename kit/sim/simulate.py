@@ -83,7 +83,8 @@ class Region:
 @dataclass(frozen=True)
 class Experiment:
     """What make sim and each row of make sim-all measure: a Task on a Machine in States, the first of which
-    the others are compared with. seeds: how many; round_ns: how far CPUs may be apart; statistics: whether to run add_statistics(); types: whether to name the members of structures;
+    the others are compared with. seeds: how many; round_ns: how far CPUs may be apart; statistics: whether to run
+    add_statistics();
     control: whether the first state runs again with other seeds."""
     machine: machine.Machine
     task: workloads.Task
@@ -91,7 +92,6 @@ class Experiment:
     seeds: int
     round_ns: int
     statistics: bool = False
-    types: bool = False
     control: bool = True
 
     def __str__(self):
@@ -106,7 +106,7 @@ class Experiment:
         """Run it and give a store.Result. boot: what to call instead of run(); stop: a threading.Event that
         ends it."""
         first = (self.machine, self.task, list(self.states))
-        result = collect(*first, self.seeds, self.round_ns, self.types, boot, stop, self.control)
+        result = collect(*first, self.seeds, self.round_ns, boot, stop, self.control)
         if self.statistics:
             add_statistics(result, *first, self.round_ns, boot, stop)
         return result
@@ -259,7 +259,7 @@ def each_seed(one, names, seeds, stop=None):
             raise
 
 
-def collect(m, wanted, states, seeds, round_ns, types=False, boot=None, stop=None, control=True):
+def collect(m, wanted, states, seeds, round_ns, boot=None, stop=None, control=True):
     """Run a Task in States, the first of which the others are compared with, and, if there are others
     and `control`, the first one again with other seeds. Give a results.Result. boot, stop: see
     Experiment.measure()."""
@@ -291,7 +291,7 @@ def collect(m, wanted, states, seeds, round_ns, types=False, boot=None, stop=Non
         for name, number in figures_of(wanted, region, m).items():
             values[column][name].append(number)
     details = {column: transfers.hottest([regions[column, seed] for seed in range(1, seeds + 1)],
-                                         transfers.known(state.build, types))
+                                         transfers.known(state.build))
                for column, (state, _) in columns.items() if column != CONTROL}
     repeat = repeat_info(m, wanted, states, seeds, round_ns)
     repeat["seconds"] = round(time.monotonic() - begin)
@@ -387,7 +387,7 @@ def experiment(settings):
     if len(set(states)) < len(states):
         raise Error(f"AGAINST={against}: is the same state; the control is measured anyway")
     return Experiment(m, wanted, tuple(states), settings["SEEDS"] or SEEDS, settings["ROUND_NS"] or default_round(m),
-                      settings["STATS"], settings["FIELDS"])
+                      settings["STATS"])
 
 
 def save(result, path):

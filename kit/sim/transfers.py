@@ -4,7 +4,6 @@
 import re
 from collections import Counter
 
-from kit.paths import GUEST
 from kit.sim import symbols
 from kit.vm import initramfs, kernel
 
@@ -16,13 +15,9 @@ MOVES = {"core": ("lines from another core of the LLC", ("core", "taken_core")),
          "memory": ("lines from memory", ("dram", "far_dram"))}
 
 
-def known(build, types=False):
-    """Give the Symbols of a BUILD and of the workload; with the fields of the kernel's structures too
-    if `types`, which takes a minute once."""
-    where = initramfs.work_of(initramfs.SMALL)
-    kernel_types = symbols.kernel_types(build, kernel.source_of(build)) if types else None
-    return symbols.Symbols(kernel.named(build).out / "System.map", where / "workload", kernel_types,
-                           symbols.program_types(GUEST / "workload", where))
+def known(build):
+    """Give the Symbols of a BUILD and of the workload."""
+    return symbols.Symbols(kernel.named(build).out / "System.map", initramfs.work_of(initramfs.SMALL) / "workload")
 
 
 def hottest(regions, names):
@@ -35,15 +30,13 @@ def hottest(regions, names):
         lost += counted["lost_sites"]
         tasks = sorted(int(text, 16) for text in counted["tasks"])
         per_cpu = [int(text, 16) for text in counted["per_cpu"]]
-        domain = names.root_domain(bytes.fromhex(counted["runqueue"]))
         ways = counted["far"]
         for _, address, pc, *numbers in counted["sites"]:
             moves = [sum(number for way, number in zip(ways, numbers) if way in MOVES[metric][1])
                      for metric in ("core", "llc", "socket")]
             function = names.function(int(pc, 16))
             # Of what each CPU has, all are one.
-            place = re.sub(r" of CPU \d+", "", str(names.place(int(address, 16), per_cpu, tasks,
-                                                              domain)))
+            place = re.sub(r" of CPU \d+", "", str(names.place(int(address, 16), per_cpu, tasks)))
             for table, key in ((functions, function), (lines, place)):
                 table[key] = [a + b for a, b in zip(table.get(key, (0, 0, 0)), moves)]
             users.setdefault(place, Counter())[function] += sum(moves)
