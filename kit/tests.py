@@ -37,7 +37,11 @@ def pytest_command(command, arguments):
 
 def command(settings):
     """make test and the tiers: replace this process by pytest."""
-    (BUILD / "pytest").mkdir(parents=True, exist_ok=True)
+    directory = BUILD / "pytest"
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in (directory, *directory.iterdir()):
+        if not os.access(path, os.W_OK):
+            raise Error(f"{path} is another user's: remove it, or name another directory with KIT_BUILD=")
     # The settings of this command are not those of the commands that the tests run.
     env = {name: value for name, value in os.environ.items()
            if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "TESTS")}
