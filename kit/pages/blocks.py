@@ -225,8 +225,10 @@ def summary(results):
             f"{sum(one.word == word for one in side.values())} of {len(side)}" for side in sides)])
     for title, word, pick in (("largest loss", verdict.LOSS, min), ("largest gain", verdict.GAIN, max)):
         of = [{workload: one.gain[0] for workload, one in side.items() if one.word == word} for side in sides]
-        rows.append([title, *(f"{verdict.signed(100 * pick(side.values()), 1)} %: {WORKLOADS[pick(side, key=side.get)]}"
-                              if side else "none" for side in of)])
+        most = [WORKLOADS[pick(side, key=side.get)] if side else "" for side in of]
+        figures = [f"{verdict.signed(100 * pick(side.values()), 1)} %" if side else "none" for side in of]
+        rows.append([f"{title}: {most[0]}", *figures] if len(set(most)) == 1 else
+                    [title, *(f"{figure}: {one}" if one else figure for figure, one in zip(figures, most))])
     _, result = _cost_result(results)
     judged = result.verdicts if result else {}
     columns = [judged.get(name, {}) for name in ("SCHED_CACHE_LB", "7.3 on")]
