@@ -111,7 +111,8 @@ LOOPS = ["4,4 0:3:3 1:3:3", "3,3 0:3:3 1:2:3 2:2:3", "4,2,2 0:3:7 1:2:7", "2,2,2
          "2,2,2 0:3:5 0:1:3 9:1:4", "3,3,3 0:5:7 1:2:7 9:2:7", "2,2,2,2 0:3:15 1:3:15"]
 # Rules that are not good enough, of the model and one of cache_math.h, and what comes of them.
 BROKEN = [("3c", LOOPS[4], "waits for ever"), ("3a", LOOPS[1], "cycle"),
-          ("3ace", LOOPS[0], "cycle"), ("3acf", LOOPS[1], "states, [^0]"), ("2", "4,4 0:3:3", "cycle")]
+          ("3ace", LOOPS[0], "cycle"), ("3acf", LOOPS[1], "states, [^0]"),
+          ("2", "4,4 0:3:3", "cycle")]
 KEEPS = "overaggr_pct))\n\t\treturn CACHE_FORBID"
 
 
