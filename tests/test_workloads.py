@@ -26,7 +26,7 @@ FIRST, LAST = str(CPUS[0]), str(CPUS[-1])
 # turn on a host that is busy.
 SHORT = {
     "hackbench": "2 2 10 groups socket FIRST LAST 200", "hackbench-rate": "1 2 5 400 threads pipe FIRST LAST",
-    "rr": "2 1 5 400 client-server FIRST LAST 1000", "sharing": "2 2 16 20 400", "hot": "1 2 16 256 20 400",
+    "rr": "2 1 5 400 client-server FIRST LAST 1000", "sharing": "2 2 16 20 400",
     "hog": "1 2 64 5 400", "handoff": "2 1 1 16 5 400",
     "phase": "1 2 16 64 50 20 400", "mixed": "1 64 1 1 5 400", "barrier": "2 1 16 5 400", "latency": "2 2 1 0 5 400",
     "scale": "open 2 1 5 400", "pi": "1 1 5 400",
@@ -76,21 +76,6 @@ def test_kind_gives_its_figures(program, name):
     assert float(value) > 0 and unit == workload.metric.unit and set(more) == set(workload.more)
     percentiles = [float(more[p]) for p in ("p50", "p90", "p99") if p in more]
     assert percentiles == sorted(percentiles) and all(us > 0 for us in percentiles)
-
-
-def test_cold_memory_is_resident(program):
-    """`hot` touches its cold memory, so that resident memory does not tell what is used."""
-    def peak_kib(*words):
-        child = subprocess.Popen([program, "1", *map(str, words)], stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(child.pid, 0)
-        assert status == 0
-        return usage.ru_maxrss
-
-    # More than pytest itself has, whose peak the child inherits.
-    cold = 256 << 10
-    without, with_ = (peak_kib("hot", 1, 2, 16, kib, 20, 400) for kib in (0, cold))
-    print(f"{without} KiB, with {cold} KiB of cold memory {with_} KiB")
-    assert without < cold <= with_
 
 
 def test_slice_leaves_the_nice_value(program):
@@ -180,12 +165,6 @@ def test_starts_that_the_machine_has(text, name, start, says):
             workloads.task(text, machine.load(name), start)
     else:
         assert workloads.task(text, machine.load(name), start).start == start
-
-
-def test_setting_start_is_one_of_the_starts():
-    assert settings.read("sim", {"START": "two-llcs"})["START"] == "two-llcs"
-    with pytest.raises(Error, match="START=two-llc: must be one of together, two-llcs, two-sockets"):
-        settings.read("sim", {"START": "two-llc"})
 
 
 A, B = simulate.State("stack", "features=NO_X"), simulate.State("stack", "features=X")
@@ -293,9 +272,7 @@ def built():
 
 STATE = simulate.State("stack")
 RRS = {how: task("rr", 2, 10, 6, 4, how, 0, 15) for how in ("threads", "processes", "client-server")}
-GROUPS = task("hackbench-rate", 2, 2, 6, 4, "groups", "pipe", 0, 15)
 # These are compared, and how many lines move depends on where the threads run.
-HOT = task("hot", 1, 3, 64, 4096, 6, 4, start="together")
 SHARING = task("sharing", 1, 3, 64, 6, 4, start="together")
 # More than its L2, and in no cache before.
 HOG = task("hog", 1, 2, 24576, 3, 4)
@@ -319,7 +296,7 @@ CROWD = task("hog", 1, 6, 16, 6, 60, start="together")
 @pytest.fixture(scope="module")
 def regions(built):
     """{Task: Region}, of one boot."""
-    tasks = [*RRS.values(), GROUPS, HOT, SHARING, STRIDE, PHASE, HOG, MIXED, BARRIER, SLOW, FAST, LATENCY, INVERSIONS,
+    tasks = [*RRS.values(), SHARING, STRIDE, PHASE, HOG, MIXED, BARRIER, SLOW, FAST, LATENCY, INVERSIONS,
              *PLACED.values(), TWO_GROUPS, SLEEPERS, CROWD]
     return dict(zip(tasks, simulate.run(SMALL, STATE, tasks, 1)))
 
@@ -343,20 +320,6 @@ def test_requests_arrive(regions, how):
     assert 10 <= found["p50"] <= found["p90"] <= found["p99"]
     # Two pairs, each at most one request in 10 us.
     assert found["rr"] <= 200
-
-
-def test_groups_are_processes(regions):
-    found = simulate.figures_of(GROUPS, regions[GROUPS], SMALL)
-    print(found)
-    assert found["hackbench-rate"] > 0
-
-
-def test_cold_memory_is_not_used(regions):
-    """`hot` does what `sharing` does; 4 MiB that were touched once change nothing."""
-    hot, sharing = (simulate.figures_of(each, regions[each], SMALL) for each in (HOT, SHARING))
-    print(hot, sharing)
-    assert hot["memory"] < 4096 * 1024 / 64 / 10
-    assert hot["hot"] == pytest.approx(sharing["sharing"], rel=0.3)
 
 
 def test_hog_takes_what_it_streams_from_memory(regions):

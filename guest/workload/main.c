@@ -61,9 +61,6 @@ static const char usage[] =
 "      of eight a write; 64 steps are followed by a sleep of 20 us. pinned: each thread has a CPU, far\n"
 "      from those of its process, and cannot be placed; near: each has the next CPU; apart: each thread\n"
 "      uses a part of its own; stride: each thread uses its own lines of every page\n"
-"* hot PROCESSES THREADS HOT_KIB COLD_KIB WARM MS\n"
-"      steps/ms of the same threads, which share HOT_KIB, while each process has COLD_KIB of memory\n"
-"      that it has touched once\n"
 "* phase PROCESSES THREADS KIB OWN_KIB PHASE_MS WARM MS\n"
 "      steps/ms of the same threads, which share KIB for PHASE_MS ms, then use OWN_KIB each of their own\n"
 "      for PHASE_MS ms, and so on. Phases follow the clock\n"
@@ -313,7 +310,7 @@ static void run_sharing(void)
 	no_more();
 	if ((how == PINNED || how == NEAR) && options.start != START_NONE)
 		bad("start: pinned threads cannot be placed");
-	sharing(processes, threads, kib, 0, warm, ms, how);
+	sharing(processes, threads, kib, warm, ms, how);
 }
 
 static void run_phase(void)
@@ -324,16 +321,6 @@ static void run_phase(void)
 
 	no_more();
 	phase(processes, threads, kib, own, phase_ms, warm, ms);
-}
-
-static void run_hot(void)
-{
-	int processes = number("PROCESSES", 1, MOST_TASKS), threads = number("THREADS", 1, MOST_TASKS);
-	long hot = number("HOT_KIB", 1, MOST_KIB), cold = number("COLD_KIB", 0, MOST_KIB);
-	long warm = warm_argument(), ms = ms_argument();
-
-	no_more();
-	sharing(processes, threads, hot, cold, warm, ms, ANYWHERE);
 }
 
 static void run_hog(void)
@@ -426,7 +413,6 @@ static const struct kind {
 	{ "rate", run_rate, true },
 	{ "rr", run_rr, true },
 	{ "sharing", run_sharing, true },
-	{ "hot", run_hot, true },
 	{ "phase", run_phase, true },
 	{ "hog", run_hog, true },
 	{ "handoff", run_handoff, true },

@@ -48,8 +48,7 @@ static void *sharer(void *argument)
 	return NULL;
 }
 
-void sharing(int processes, int threads, size_t kib, size_t cold_kib, long warm_ms, long ms,
-	     enum sharers how)
+void sharing(int processes, int threads, size_t kib, long warm_ms, long ms, enum sharers how)
 {
 	int order[MOST_TASKS], i, thread, cpus = count_cpus();
 	bool pinned = how == PINNED || how == NEAR;
@@ -79,8 +78,6 @@ void sharing(int processes, int threads, size_t kib, size_t cold_kib, long warm_
 		memory = map((kib << 10) + threads * own_lines * LINE, MAP_PRIVATE);
 		memset(memory, 0, (kib << 10) + threads * own_lines * LINE);
 		/* Resident, and not touched again. */
-		if (cold_kib)
-			memset(map(cold_kib << 10, MAP_PRIVATE), 1, cold_kib << 10);
 		start_order = malloc(threads * sizeof(*start_order));
 		if (!start_order)
 			err(1, "malloc");
@@ -100,7 +97,7 @@ void phase(int processes, int threads, size_t kib, size_t own_kib, long phase_ms
 {
 	own_lines = (own_kib << 10) / LINE;
 	phase_ns = phase_ms * 1e6;
-	sharing(processes, threads, kib, 0, warm_ms, ms, ANYWHERE);
+	sharing(processes, threads, kib, warm_ms, ms, ANYWHERE);
 }
 
 /* ---- threads that stream ---- */

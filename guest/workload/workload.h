@@ -161,8 +161,7 @@ void request_response(int pairs, double work, long warm_ms, long ms, enum how ho
 
 /* memory.c */
 enum sharers { ANYWHERE, PINNED, NEAR, APART, STRIDE };
-void sharing(int processes, int threads, size_t kib, size_t cold_kib, long warm_ms, long ms,
-	     enum sharers how);
+void sharing(int processes, int threads, size_t kib, long warm_ms, long ms, enum sharers how);
 void phase(int processes, int threads, size_t kib, size_t own_kib, long phase_ms, long warm_ms, long ms);
 void hog(int processes, int threads, size_t kib, long warm_ms, long ms);
 void handoff(int lanes, double work, size_t shared_kib, size_t private_kib, long warm_ms, long ms);

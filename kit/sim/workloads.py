@@ -56,8 +56,6 @@ _RR_WORK_US = 5
 _HANDOFF_US = 50
 # schbench computes much longer (3.7 ms), so that tens of ms would have no 99th percentile.
 _WORKER_US, _PAUSE_US = 100, 100
-# Cold memory of more than the LLC of any machine here that has several of them (32 MiB).
-_COLD_KIB = 49152
 # Private memory of a thread, of which those of most of an LLC's cores do not fit into its L3 (32 MiB).
 _OWN_KIB = 8192
 
@@ -72,8 +70,6 @@ WORKLOADS = {
                    more=_percentiles("round trip", 50, 90, 99)),
     "sharing": Workload("sharing", store.Metric("steps/ms", "more", "steps per ms"),
                         lambda m: [_llcs(m), _most_of_an_llc(m), 512, 60, 30]),
-    "hot": Workload("hot", store.Metric("steps/ms", "more", "steps per ms"),
-                    lambda m: [1, _most_of_an_llc(m), 512, _COLD_KIB, 60, 30]),
     "phase": Workload("phase", store.Metric("steps/ms", "more", "steps per ms"),
                       lambda m: [1, _most_of_an_llc(m), 512, _OWN_KIB, 20, 60, 40]),
     "hog": Workload("hog", store.Metric("GB/s", "more", "memory gone through"),
