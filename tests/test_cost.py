@@ -238,11 +238,6 @@ def test_bad_result_is_refused(tmp_path, old, new, says):
     assert str(path) in str(caught.value)
 
 
-def test_no_result_there(tmp_path):
-    with pytest.raises(Error, match="No such file"):
-        store.load(tmp_path / "none.json")
-
-
 # ---- tables ----
 
 def test_spread():
@@ -331,11 +326,6 @@ def test_profile_of_what_there_is_not(what):
     with pytest.raises(Error, match="ROW is one of pipe/one-CPU, ") as caught:
         profile.show(TWO, what, ["base", "stack"], TINY)
     print(caught.value)
-
-
-def test_compare_with_what_there_is_not():
-    with pytest.raises(Error, match="there is no series 5.4 in patches/"):
-        measure.command(settings.read("bench-cost", {"COMPARE": "5.4"}))
 
 
 @pytest.mark.parametrize("env, says", [({"SHORT": "1", "SAVE": "1"}, "not for results/"),

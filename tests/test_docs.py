@@ -73,18 +73,6 @@ def test_the_workflow_runs_commands_that_exist():
     assert ["test-fast"] in found and not [words for words in found if wrong(words)]
 
 
-def test_wrong_links_and_commands_are_found():
-    assert links("[a](b.md) [c](d.md#e) [f](#g) [h](https://i)") == [
-        ("b.md", ""), ("d.md", "e"), ("", "g")]
-    assert anchors("# `make x`: A (b)\n## C d\n") == {"make-x-a-b", "c-d"}
-    found = commands("    make boot MACHINE=a \\\n        BUILD=b   # x\n"
-                     "`make sim\nSEED=1` `sudo make nonsense`\n"
-                     "    sudo make bench-host WORKLOADS='a b' FROM=c\n")
-    assert found == [["boot", "MACHINE=a", "BUILD=b"], ["bench-host", "WORKLOADS=x", "FROM=c"],
-                     ["sim", "SEED=1"], ["nonsense"]]
-    assert [bool(wrong(words)) for words in found] == [False, True, True, True]
-
-
 def test_the_cover_letter_lists_each_patch_once():
     text = (SERIES.patches / "cover-letter.txt").read_text()
     section = text.partition("\nPatches\n=======\n\n")[2].partition("\n\n")[0]

@@ -100,11 +100,6 @@ def test_states(sched):
     assert {len(pairs) for pairs in found.values()} == {4} and left == {}
 
 
-def test_rounds():
-    assert wanted(ROUNDS="12").size == workloads.Size(0.1, 10, 12)
-    assert wanted(SHORT="1").size == workloads.SHORT and wanted(FULL="1").size == workloads.FULL
-
-
 def test_states_of_mainline(sched):
     """Mainline has no feature bit, but a file that switches it."""
     (sched / "features").write_text("NEXT_BUDDY \n")
@@ -381,12 +376,6 @@ def test_default_run_measures_primary_figures_in_about_an_hour():
     for feature in measure.FEATURES:
         assert primary[feature.name] == workloads.primary(feature.name, facts.Shape(384, 16))
     assert 40 * 60 < measure.seconds_of(runs, workloads.NORMAL) < 80 * 60
-
-
-def test_full_run_measures_all_in_all_states():
-    runs, _ = planned(ALL_OF_OURS, every=True)
-    assert {one.name for one, _ in runs} >= {"pi_stress", "hackbench/threads-pipe-2", "tbench/768"}
-    assert all(subjects == list(ALL_OF_OURS) for _, subjects in runs)
 
 
 def test_primary_metrics_of_further_states():

@@ -15,7 +15,7 @@ import pytest
 from kit import settings
 from kit.paths import GUEST
 from kit.process import Error
-from kit.results import pages, placement, store, tables, verdict
+from kit.results import pages, placement, store, verdict
 from kit.sim import costs, simulate, symbols, transfers, workloads
 from kit.vm import initramfs, kernel, machine, qemu
 
@@ -322,14 +322,6 @@ def test_kernel_without_a_place_to_count_at():
 
 # ---- what is asked for ----
 
-def test_workloads_of_a_machine():
-    for name in workloads.WORKLOADS:
-        found = workloads.task(name, SMALL)
-        print(found.row(7))
-        assert found.row(7).startswith(f"{name}:workload:7:{workloads.WORKLOADS[name].kind}:")
-    assert workloads.task("sharing:4:6:512:60:30", SMALL).arguments == ("4", "6", "512", "60", "30")
-
-
 @pytest.mark.parametrize("text, says", [("hackbnch", "there is no hackbnch; there are: hackbench"),
                                         ("chase:1 2", "arguments are words")])
 def test_workload_that_there_is_not(text, says):
@@ -468,19 +460,6 @@ def made(base, other, again=None):
 
 
 QUIET = [100, 101, 99, 100, 102, 98]
-
-
-@pytest.mark.parametrize("other, again, says", [
-    ([130, 131, 129, 130, 132, 128], QUIET, "GAIN"),
-    ([70, 71, 69, 70, 72, 68], QUIET, "LOSS"),
-    ([100, 101, 99, 100, 102, 98], QUIET, "EQUIVALENT (within 5 %)"),
-    ([105, 90, 120, 100, 110, 99], QUIET, "no verdict (the interval is +-"),
-    ([130, 131, 129, 130, 132, 128], None, "GAIN"),
-])
-def test_verdict(other, again, says):
-    [line] = tables.conclusions(made(QUIET, other, again), "sharing")
-    print(line)
-    assert f": {says}" in line and ("off against itself: " in line) == bool(again)
 
 
 # ---- placement ----
