@@ -129,7 +129,7 @@ SETTINGS = (
     Setting("ROUNDS", number(1, 999), 0, "number of A B B A rounds; each runs a state twice"),
     Setting("WORKLOADS", words, (), "workloads to run in all states, by the beginnings of their names"
             " (default: those with primary figures)"),
-    Setting("FEATURES", words, (), "feature bits to measure (default: all that the kernel has)"),
+    Setting("FEATURES", words, (), "features to measure (default: all that the kernel has)"),
     Setting("STATES", str, "", "further states, NAME:FILE=VALUE,... separated by ';'; files are below"
             " sched/ of debugfs"),
     Setting("AS_IS", switch, False, "1: switch no feature, measure the kernel as it is"),

@@ -88,7 +88,7 @@ def changed(results, instrument, subject, metric, factor):
 @pytest.mark.parametrize("name, what", [
     ("cost", ("cost", "off", "fork-exit", 1.07)),
     ("cost-mainline", ("cost", "7.3 on", "fork-exit", 1.07)),
-    ("cost-bits", ("cost", "SCHED_CACHE_WAKE", "thread-join", 1.07)),
+    ("cost-features", ("cost", "SCHED_CACHE_WAKE", "thread-join", 1.07)),
     ("summary", ("cost", "SCHED_CACHE_LB", "thread-join", 1.07)),
     ("wake-features", ("sim-rr", "stack features=WAKE_RATE_LIMIT", "rr", 0.1)),
 ])
@@ -106,7 +106,7 @@ def test_a_changed_result_changes_the_block(results, name, what):
         assert after[place - 1].startswith("| nothing")
     else:
         # The tables have a row for each operation, or for each bit.
-        row = {"cost-bits": "`SCHED_CACHE_WAKE`", "summary": "instructions of creating a thread"}.get(
+        row = {"cost-features": "`SCHED_CACHE_WAKE`", "summary": "instructions of creating a thread"}.get(
             name, "fork, exit, wait")
         assert [old.split(" |")[0] for old, _ in lines] == [f"| {row}"]
 
@@ -270,13 +270,13 @@ def test_bit_whose_cost_was_not_measured():
     path = ROOT / "results/two-ccx/cost.json"
     result = verdict.judged(store.load(path))
     del result.subjects["SCHED_CACHE_WAKE"], result.values["SCHED_CACHE_WAKE"]
-    table = blocks.BLOCKS["cost-bits"]({path: result})[0]
+    table = blocks.BLOCKS["cost-features"]({path: result})[0]
     assert [row[0] for row in table[1:]] == ["no feature", *(f"`{one.name}`" for one in FEATURES)]
     [row] = [row for row in table if row[0] == "`SCHED_CACHE_WAKE`"]
     assert set(row[1:]) == {"not measured"}
     [row] = [row for row in table if row[0] == "`SCHED_CACHE`"]
     assert all("%" in cell for cell in row[1:])
-    assert blocks.BLOCKS["cost-bits"]({}) == ["Not measured."]
+    assert blocks.BLOCKS["cost-features"]({}) == ["Not measured."]
 
 
 def test_missing_column_of_the_cost_table(tmp_path):

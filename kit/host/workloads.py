@@ -172,7 +172,7 @@ PRIMARY = (
     Primary("tbench/{quarter}", QUEUED,
             "the known loss: -11 % at a quarter as many clients as CPUs, 2 x 128 cores of Zen 4 "
             "(S. Sapkal, LKML 2023-09, on a kernel with the rate limit of tg->load_avg)"),
-    *(Primary(metric, DELAYED, "as for TTWU_QUEUE_L2; no figure of this bit with it is known")
+    *(Primary(metric, DELAYED, "as for TTWU_QUEUE_L2; no figure of this feature with it is known")
       for metric in ("hackbench/threads-pipe-{groups}g", "perf/messaging-{groups}g", "tbench/{quarter}")),
     Primary("{network}-{half}-slice", ("SIS_FAST",),
             "-1 % at half as many clients as CPUs: must do no harm (Chen Yu, LKML 2024-05-07)"),

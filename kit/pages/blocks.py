@@ -72,8 +72,8 @@ COST_KINDS = {"a round trip of two processes": ("pipe/one-CPU", "pipe/one-LLC", 
                                               "thread-pipe/any-of-two-LLCs"),
               "creating a process": ("fork-exit", "vfork-exec"), "creating a thread": ("thread-join",),
               "a pass of the load balancer": ("balance",)}
-# Those that docs/which-switch.md shows for each bit: processes, threads, their creation, and balancing.
-COST_BIT_ROWS = ("pipe/one-LLC", "thread-pipe/one-LLC", "thread-pipe/two-LLCs", "thread-join", "balance")
+# Those that docs/which-switch.md shows for each feature: processes, threads, their creation, and balancing.
+COST_FEATURE_ROWS = ("pipe/one-LLC", "thread-pipe/one-LLC", "thread-pipe/two-LLCs", "thread-join", "balance")
 
 
 # ---- what fills the blocks ----
@@ -173,13 +173,13 @@ def cost(*columns):
     return rows
 
 
-def cost_bits(results):
-    """What each feature bit costs by itself, with the bits that it needs and no other: some operations
-    against the unpatched kernel, and "not measured" for a bit that the result has no column of."""
+def cost_features(results):
+    """What each feature costs by itself, with those that it needs and no other: some operations
+    against the unpatched kernel, and "not measured" for one that the result has no column of."""
     _, result = _cost_result(results)
     if not result:
         return ["Not measured."]
-    head, *body = tables.table(result, [name for name in COST_BIT_ROWS if name in result.metrics])
+    head, *body = tables.table(result, [name for name in COST_FEATURE_ROWS if name in result.metrics])
     rows = [["on", *(row[0] for row in body)]]
     for name in ("off", *(feature.name for feature in FEATURES)):
         cells = [row[head.index(name)] for row in body] if name in head else ["not measured"] * len(body)
@@ -401,9 +401,9 @@ BLOCKS = {
     "machines": machines,
     "primary": primary,
     "measured": measured,
-    "cost": cost(("base", "6.12"), ("off", "all bits off"),
-                 ("SCHED_CACHE_LB", "default bits")),
-    "cost-bits": cost_bits,
+    "cost": cost(("base", "6.12"), ("off", "all off"),
+                 ("SCHED_CACHE_LB", "defaults")),
+    "cost-features": cost_features,
     "cost-mainline": cost(("7.3/nocache", "7.3"), ("7.3 off", "built in, off"),
                           ("7.3 on", "on")),
     "summary": summary,
