@@ -95,6 +95,18 @@ def factors(text):
     return tuple((match[1], float(match[2])) for match in found)
 
 
+def seeds(text):
+    """Parse a number of seeds from 1 to 999, or "auto[:PERCENT[:MOST]]" into (target, most): the
+    half-width to reach, 0.05 being 5 %, and the largest number of seeds."""
+    if text.isdecimal() and 1 <= int(text) <= 999:
+        return int(text)
+    match = re.fullmatch(r"auto(?::(\d*\.?\d+))?(?::(\d{1,3}))?", text)
+    target, most = (float(match[1] or 5), int(match[2] or 60)) if match else (0, 0)
+    if not 0 < target < 100 or not most:
+        raise ValueError("a whole number from 1 to 999, or auto[:PERCENT[:MOST]]")
+    return target / 100, most
+
+
 SETTINGS = (
     Setting("KIT_BUILD", str, "", "directory of all outputs (default: build/)"),
     Setting("SERIES", str, "6.12", "series of patches to work on: a directory below patches/"),
@@ -150,11 +162,13 @@ SETTINGS = (
     Setting("START", one_of(*STARTS), "",
             f"where tasks are placed during the warm-up: {', '.join(STARTS)}"
             " (default: wherever the scheduler puts them)"),
+    Setting("ABBA", switch, False, "1: measure STATE and AGAINST in windows of one boot, A B B A"),
     Setting("CGROUPS", number(0, 20), 0, "how many control groups deep the workload runs"),
+    Setting("WINDOW_MS", number(1, 10_000), 0, "length of each window of ABBA=1, in ms (default: 300)"),
     Setting("STATS", switch, False, "1: run each state once more with schedstats on, and show wakeups by"
             " path and distance, and load balancing"),
-    Setting("SEEDS", number(1, 999), 0, "number of runs of each state, each with a seed of its own (default: 10;"
-            " sim-validate: 5)"),
+    Setting("SEEDS", seeds, 0, "number of runs of each state, each with a seed of its own (default: 10;"
+            " sim-validate: 5); auto, or auto:PERCENT:MOST: until the interval reaches 5 % to each side, 60 at most"),
     Setting("ROWS", words, (), "numbers of the rows of kit/sim/published.py to run (default: the short"
             " ones)"),
     Setting("WITHOUT", words, (), "parts of the cache model to switch off, to see what they change"),

@@ -79,6 +79,21 @@ def test_primary_metrics_are_declared():
     assert line.endswith("no verdict on 0 of 1")
 
 
+def test_windows_of_one_boot_are_compared_by_seed():
+    """As of make sim ABBA=1: what seeds differ in does not widen the interval, and nothing is left out."""
+    random = numpy.random.default_rng(1)
+    seeds = noise(random, cv=0.3)
+    result = made(control=False)
+    result.values = {name: {metric: list(scale * seeds * noise(random, cv=0.002) / 100)
+                            for metric in result.metrics} for name, scale in (("off", 1), ("ON", 0.9))}
+    assert verdict.of(result)["ON"]["gains"].word == verdict.NONE
+    result.repeat["window_ms"] = 300
+    found = verdict.of(result)["ON"]["gains"]
+    assert found.word == verdict.GAIN and found.change.method == "paired t"
+    result.values["ON"]["gains"][0] *= 1.5
+    assert verdict.of(result)["ON"]["gains"].change.left_out == 0
+
+
 def test_primary_metrics_of_a_subject():
     """Each subject can have its own; in a comparison of kernels, too."""
     result = made()

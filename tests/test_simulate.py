@@ -68,13 +68,16 @@ def guests(tmp_path, monkeypatch):
         plugin, *rest = options["simulated"].plugin.split(",")
         chosen = dict(word.split("=") for word in rest)
         rows = env["ROWS"].split()
+        # The states of the windows, or that of the whole boot.
+        states = env.get("STATES", "").split() or [env["STATE"]]
         run_ = {"machine": m.name, "build": build, "job": job, "writes": env["STATE"], "rows": rows,
-                "cgroups": env["CGROUPS"],
+                "windows": states, "cgroups": env["CGROUPS"],
                 "seed": options["simulated"].seed, "options": chosen, "plugin": plugin,
                 **{name: options[name] for name in ("userland", "stop", "name")}}
         done.runs.append(run_)
         lines = ["# " + json.dumps({"figure": "sim", "row": row.split(":")[0], "unit": "unit",
-                                    "value": value_of(row, env["STATE"], run_["seed"])}) for row in rows]
+                                    "value": value_of(row, state, run_["seed"]) + number})
+                 for row in rows for number, state in enumerate(states)]
         text = "\n".join(["TAP version 13", "1..1", *lines, "ok 1 all", "END 0", ""])
         with open(chosen["out"], "w", encoding="utf-8") as file:
             for _ in range(len(lines) * done.reports):
@@ -235,7 +238,39 @@ def test_command_keeps_the_result_of_another_experiment(guests):
     assert sim(SEEDS="2", WORKLOAD="ping-pong:0:1:300", NAME="near") == 0
 
 
+def test_command_toggles_in_windows_of_one_boot(guests, capsys):
+    """A B B A in one boot, B A A B in the next; a seed's value is the mean of its two windows."""
+    assert sim(WORKLOAD="sharing:1:4:64:6:2", STATE="features=SIS_FAST", AGAINST="stack", ABBA="1",
+                WINDOW_MS="30", SEEDS="2") == 0
+    print(capsys.readouterr().out)
+    runs = sorted(guests.runs, key=lambda run: run["seed"])
+    assert [(run["seed"], run["windows"]) for run in runs] == [
+        (1, ["default", "features=SIS_FAST", "features=SIS_FAST", "default"]),
+        (2, ["features=SIS_FAST", "default", "default", "features=SIS_FAST"])]
+    assert all("window_ms=30" in run["rows"][0] for run in runs)
+    found = store.load(guests.out / "results/epyc-2x2x2/sim-sharing-abba.json")
+    # The made-up guest adds 0, 1, 2 and 3 to the four windows.
+    assert found.values["stack"]["sharing"] == pytest.approx([100.125 + 1.5, 100.25 + 1.5])
+    assert found.values["stack features=SIS_FAST"]["sharing"] == pytest.approx([51.625, 51.75])
+    assert found.details["stack"]["windows"]["sharing"] == [[100.125, 103.125], [101.25, 102.25]]
+    assert found.repeat["command"].endswith(" SEEDS=2 ABBA=1 WINDOW_MS=30")
+    assert found.repeat["window_ms"] == 30 and simulate.CONTROL not in found.values
+
+
+def test_kernel_that_is_built_between_windows(guests, monkeypatch):
+    releases = iter(["one", "two"])
+    monkeypatch.setattr(kernel, "identity", lambda build: {"release": next(releases)})
+    with pytest.raises(Error, match="built again"):
+        simulate.collect_windows(SMALL, workloads.task("sharing", SMALL), [STACK, FAST], 1, 20, 30)
+
+
 @pytest.mark.parametrize("given, says", [
+    ({"WINDOW_MS": "30"}, "WINDOW_MS=30: only with ABBA=1"),
+    ({"ABBA": "1", "AGAINST": "base"}, "needs AGAINST=, a state of the same BUILD"),
+    ({"ABBA": "1"}, "needs AGAINST=, a state of the same BUILD"),
+    ({"ABBA": "1", "AGAINST": "features=X", "WORKLOAD": "hackbench"}, "measures a number of"),
+    ({"ABBA": "1", "AGAINST": "features=X", "SEEDS": "auto"}, "SEEDS=auto: needs AGAINST="),
+    ({"SEEDS": "auto"}, "SEEDS=auto: needs AGAINST="),
     ({"STATE": "features=X features=Y"}, "several states need AGAINST="),
 ])
 def test_settings_that_contradict_each_other(guests, given, says):
@@ -404,6 +439,7 @@ def test_validation_without_a_part_of_the_model_is_not_kept(guests, rows):
 
 def test_validation_refuses_settings(guests, rows):
     for settings, says in (({"SEEDS": "4"}, "SEEDS=4: with fewer than 5 seeds"),
+                           ({"SEEDS": "auto"}, "SEEDS=auto: only make sim"),
                            ({"ROWS": "1 7"}, "ROWS=7: there are rows 1, 2")):
         with pytest.raises(Error, match=says):
             rows(**settings)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """guest/workload, the program that make sim runs: on this host, and on a simulated machine; and what
-the kit makes of its kinds and its starts."""
+the kit makes of its kinds, its starts and its windows."""
 
 import os
 import re
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from kit import settings
 from kit.paths import GUEST, ROOT
 from kit.process import Error
-from kit.results import pages, tables, verdict
+from kit.results import pages, store, tables, verdict
 from kit.sim import schedstats, simulate, transfers, workloads
 from kit.vm import initramfs, kernel, machine
 
@@ -78,17 +77,34 @@ def test_kind_gives_its_figures(program, name):
     assert percentiles == sorted(percentiles) and all(us > 0 for us in percentiles)
 
 
-def test_slice_leaves_the_nice_value(program):
+def test_each_window_follows_its_state(program, tmp_path):
+    """Before each of three windows, the command is called with the number of the window."""
+    said, script = tmp_path / "said", tmp_path / "between"
+    script.write_text(f"#!/bin/sh\necho $1 >> {said}\n")
+    script.chmod(0o755)
+    done = run(program, "windows=3", "window_ms=200", f"between={script}", "hog", 1, 1, 64, 5, 99999)
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0 and said.read_text().split() == ["0", "1", "2"]
+    assert re.fullmatch(r"([\d.]+ GB/s\n){3}", done.stdout)
+    script.write_text("#!/bin/sh\nexit 3\n")
+    done = run(program, "windows=3", f"between={script}", "hog", 1, 1, 64, 5, 5)
+    print(done.stderr)
+    assert done.returncode == 1 and f"{script} 0 >&2 failed" in done.stderr
+
+
+def test_slice_leaves_the_nice_value(program, tmp_path):
     """A user who is not root may not lower it, and the tests may run under nice."""
-    nice, found = min(os.getpriority(os.PRIO_PROCESS, 0) + 1, 19), []
+    script = tmp_path / "between"
+    script.write_text("#!/bin/sh\npid=$PPID\n"
+                      "grep -q workload /proc/$pid/comm || pid=$(awk '{print $4}' /proc/$pid/stat)\n"
+                      "awk '{print \"nice\", $19}' /proc/$pid/task/*/stat >&2\n")
+    script.chmod(0o755)
+    nice = min(os.getpriority(os.PRIO_PROCESS, 0) + 1, 19)
     words = SHORT["rr"].replace("client-server", "threads").replace("FIRST", FIRST).replace("LAST", LAST).split()
-    with subprocess.Popen(["nice", "-n", "1", program, "1", "rr", *words], stdout=subprocess.DEVNULL) as child:
-        while child.poll() is None:
-            with suppress(OSError):
-                found.append([int(path.read_text().rpartition(")")[2].split()[16])
-                              for path in Path(f"/proc/{child.pid}/task").glob("*/stat")])
-    # The last time that all threads were there: the first time, they may not have set the slice.
-    assert child.returncode == 0 and [values for values in found if len(values) == 5][-1] == [nice] * 5
+    done = subprocess.run(["nice", "-n", "1", program, "1", f"between={script}", "rr", *words],
+                          capture_output=True, text=True, check=False)
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0 and done.stderr.split("\n")[1:] == [f"nice {nice}"] * 4 + [""]
     done = subprocess.run(["nice", "-n", "1", sys.executable, "-m", "kit.host.slice", "1000000", "nice"],
                           cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout == f"{nice}\n"
@@ -106,7 +122,7 @@ RR = "rr 1 1 1 1 threads 0 0"
 
 @pytest.mark.parametrize("words, says", [
     ("nothing", "there is no kind nothing"), ("start=there rr", "start: 'there' is none of together|"),
-    ("stop=1 rr", "there is no option stop"),
+    ("stop=1 rr", "there is no option stop"), ("windows=0 rr", "windows: '0' is no whole number from 1"),
     ("start=together", "KIND is missing"), ("rr 1 1 1", "MS is missing"),
     ("rr 0 1 1 1", "PAIRS: '0' is no whole number from 1 to 2048"),
     ("rr 2049 1 1 1", "PAIRS: '2049' is no"), ("rr 1x 1", "PAIRS: '1x' is no"),
@@ -122,6 +138,7 @@ RR = "rr 1 1 1 1 threads 0 0"
     ("start=together pi 1 1 1 1", "pi has tasks on given CPUs"),
     ("start=together chase 0 0 64 1000", "chase has tasks on given CPUs"),
     ("start=together sharing 1 2 16 1 1 pinned", "pinned threads cannot be placed"),
+    ("windows=2 messages 1 1 1 threads pipe 0 0", "messages measures a number of operations"),
 ])
 def test_bad_arguments_are_refused(program, words, says):
     done = run(program, *words.split())
@@ -134,8 +151,12 @@ def test_usage_has_all_kinds_options_and_starts(program):
     for workload in workloads.WORKLOADS.values():
         [line] = re.findall(rf"^([* ]) {workload.kind} ", text, re.M)
         assert (line == "*") == workload.placed, workload.kind
+    windowed = text[text.index("Kinds that measure windows"):]
+    for workload in workloads.WORKLOADS.values():
+        assert (f" {workload.kind} " in windowed) == workload.timed, workload.kind
     assert all(f"{start}:" in text for start in settings.STARTS)
-    assert "  stats=" in text and "  start=" in text
+    options = workloads.Windows(("", "a=1"), 5, True).options()
+    assert all(f"  {option.split('=')[0]}=" in text for option in [*options, "start=x"])
 
 
 # ---- what is asked for ----
@@ -143,7 +164,14 @@ def test_usage_has_all_kinds_options_and_starts(program):
 def test_rows():
     task = workloads.task("rr:2:5:60:20:threads:0:15", SMALL, "two-llcs")
     assert task.row(7) == "rr:workload:7:start=two-llcs:rr:2:5:60:20:threads:0:15"
-    assert task.row(7, stats=True) == "rr:workload:7:start=two-llcs:stats=/tmp/stats:rr:2:5:60:20:threads:0:15"
+    windows = workloads.Windows(("", "features=X", "features=X,a/b=1", ""), 300)
+    assert task.row(7, windows) == ("rr:workload:7:start=two-llcs:windows=4:between=/jobs/sim.sh:"
+                                    "window_ms=300:rr:2:5:60:20:threads:0:15")
+    assert windows.variables() == {"STATES": "default features=X features=X,a/b=1 default", "STATS": 0}
+    assert workloads.Windows(stats=True).variables() == {"STATES": "", "STATS": 1}
+    assert workloads.Windows().options() == []
+    assert workloads.abba(1, "A", "B") == ("A", "B", "B", "A")
+    assert workloads.abba(2, "A", "B") == ("B", "A", "A", "B")
 
 
 @pytest.mark.parametrize("name", workloads.WORKLOADS)
@@ -170,6 +198,22 @@ def test_starts_that_the_machine_has(text, name, start, says):
 A, B = simulate.State("stack", "features=NO_X"), simulate.State("stack", "features=X")
 
 
+@pytest.mark.parametrize("env, name, states, says", [
+    ({}, "rr", [A, B], 0), ({"ABBA": "1"}, "rr", [A, B], simulate.WINDOW_MS),
+    ({"ABBA": "1", "WINDOW_MS": "40"}, "rr", [A, B], 40),
+    ({"WINDOW_MS": "40"}, "rr", [A, B], "only with ABBA=1"),
+    ({"ABBA": "1"}, "hackbench", [A, B], "hackbench measures a number of operations"),
+    ({"ABBA": "1"}, "rr", [A], "needs AGAINST=, a state of the same BUILD"),
+    ({"ABBA": "1"}, "rr", [A, simulate.State("base")], "needs AGAINST=, a state of the same BUILD")])
+def test_windows_that_are_asked_for(env, name, states, says):
+    task, given = workloads.task(name, SMALL), settings.read("sim", env)
+    if isinstance(says, str):
+        with pytest.raises(Error, match=says):
+            simulate.check_windows(task, states, given)
+    else:
+        assert simulate.check_windows(task, states, given) == says
+
+
 # ---- what is made of the figures ----
 
 def region(value, **more):
@@ -185,15 +229,15 @@ def region(value, **more):
 
 @pytest.fixture
 def fake(monkeypatch):
-    """simulate.run() gives Regions whose values say the seed; it keeps the calls."""
+    """simulate.run() gives Regions whose values say seed and window; it keeps the calls."""
     calls = []
 
-    def run_(m, state, tasks, seed, round_ns=None, stop=None, stats=False):
-        calls.append((state, tasks, seed, stats))
-        found = region(100 * seed)
-        if stats:
-            found.statistics.extend([["queued_llc", 5 * len(calls)], ["sis_scans", 0]])
-        return [found]
+    def run_(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windows()):
+        calls.append((state, tasks, seed, windows))
+        regions = [region(100 * seed + window) for window in range(len(windows.states))]
+        if windows.stats:
+            regions[0].statistics.extend([["queued_llc", 5 * len(calls)], ["sis_scans", 0]])
+        return regions
 
     monkeypatch.setattr(simulate, "run", run_)
     monkeypatch.setattr(simulate.kernel, "identity",
@@ -206,13 +250,34 @@ def fake(monkeypatch):
     return calls
 
 
+def test_windows_of_one_boot(fake, tmp_path):
+    """Each state has the windows that were its own, whatever the order was; a seed is a block."""
+    task = workloads.task("rr", SMALL, "scattered")
+    result = simulate.collect_windows(SMALL, task, [A, B], 2, 20, 300)
+    a, b = str(A), str(B)
+    # A B B A, then B A A B.
+    assert {seed: windows.states for _, _, seed, windows in fake} == {
+        1: (A.writes, B.writes, B.writes, A.writes), 2: (B.writes, A.writes, A.writes, B.writes)}
+    assert all(windows.ms == 300 and tasks == [task] for _, tasks, _, windows in fake)
+    assert result.details[a]["windows"]["rr"] == [[100, 103], [201, 202]]
+    assert result.details[b]["windows"]["rr"] == [[101, 102], [200, 203]]
+    assert result.values[a]["rr"] == [101.5, 201.5] and result.values[b]["p99"] == [3.0, 3.0]
+    assert result.repeat["command"] == "make sim ABBA=1 WINDOW_MS=300"
+    assert result.repeat["windows"] == [[a, b, b, a], [b, a, a, b]]
+    assert result.details[a]["functions"] == [["f", 4, 0, 0]]
+    assert set(verdict.of(result)) == {b}
+    path = tmp_path / "sim-rr.json"
+    store.save(result, path)
+    assert store.load(path) == result
+
+
 def test_statistics_of_a_further_run(fake):
     """They are of a run of their own, whose figures do not count."""
     task = workloads.task("rr", SMALL)
     result = simulate.collect(SMALL, task, [A, B], 2, 20)
     before = {name: dict(values) for name, values in result.values.items()}
     simulate.add_statistics(result, SMALL, task, [A, B], 20)
-    assert result.values == before and [stats for *_, stats in fake[-2:]] == [True, True]
+    assert result.values == before and [windows.stats for *_, windows in fake[-2:]] == [True, True]
     assert result.repeat["command"].endswith(" STATS=1")
     [rows] = [rows for heading, rows in pages.simulation(verdict.judged(result)) if "schedstats" in heading]
     print(*tables.text(rows), sep="\n")
@@ -414,16 +479,38 @@ def test_placed_tasks_are_released(regions):
     assert max(shares(regions[CROWD])) < 0.95
 
 
-@pytest.mark.parametrize("writes, queued", [("features=NO_TTWU_QUEUE", False), ("", True)])
-def test_statistics_are_of_the_state(built, writes, queued):
-    """Only with TTWU_QUEUE are wakeups queued, as all CPUs that they select are idle."""
+def test_each_window_begins_at_the_start(built):
+    """Six threads that never sleep leave the four CPUs of their LLC soon, but are back for each window.
+    Placed once only, they have half of their time in each of two LLCs."""
+    windows = workloads.Windows(("",) * 3, 2)
+    found = simulate.run(SMALL, STATE, [task("hog", 1, 6, 16, 3, 1, start="together")], 1,
+                         windows=windows)
+    assert len(found) == 3
+    for each in found:
+        assert each.counted["time_ps"] == pytest.approx(2e9, rel=0.2)
+        assert shares(each)[0] > 0.7
+
+
+@pytest.mark.parametrize("states, queued", [(("", "features=NO_TTWU_QUEUE"), False),
+                                            (("features=NO_TTWU_QUEUE", ""), True)])
+def test_states_take_turns_in_one_boot(built, states, queued):
+    """The last window is in its own state, and not in that of the window before: only with TTWU_QUEUE
+    are wakeups queued, as all CPUs that they select are idle."""
+    windows = workloads.Windows(states, 4, stats=True)
     rr = task("rr", 2, 10, 6, 1, "processes", 0, 15, start="two-llcs")
-    found = dict(simulate.run(SMALL, simulate.State("stack", writes), [rr], 1, stats=True)[0].statistics)
+    found = dict(simulate.run(SMALL, STATE, [rr], 1, windows=windows)[-1].statistics)
+    print(found)
     by_path = {path: sum(count for what, count in found.items() if what.startswith(path))
                for path in ("queued_", "locked_")}
-    print(found, by_path)
+    print(by_path)
     assert by_path["queued_"] > 100 if queued else by_path["queued_"] == 0
     assert by_path["locked_"] < 20 if queued else by_path["locked_"] > 100
+
+
+def test_state_that_does_not_last_ends_the_run(built):
+    windows = workloads.Windows(("", "features=NO_SUCH_FEATURE"), 2)
+    with pytest.raises(Error, match="failed"):
+        simulate.run(SMALL, STATE, [SHARING], 1, windows=windows)
 
 
 def test_start_that_the_cpus_do_not_have(built):

@@ -7,12 +7,16 @@
 
 /* Until the kernel has done what it puts off after the programs before. */
 #define SETTLE_US 20000
+/* The program is killed after so many seconds, plus the windows: a task that has failed may keep
+ * others waiting for ever. */
+#define SECONDS 20
 
 static const char usage[] =
 "usage: workload SEED [OPTION=VALUE]... KIND ARGUMENT...\n"
 "       workload help\n"
 "\n"
-"Runs one workload and prints a line: its figure, the unit, and for some kinds NAME=VALUE of further figures. pN are percentiles in us; per_ms counts operations per ms.\n"
+"Runs one workload and prints a line for each measured window: its figure, the unit, and for some\n"
+"kinds NAME=VALUE of further figures. pN are percentiles in us; per_ms counts operations per ms.\n"
 "SEED varies what a measurement must not depend on: where memory lies, and which task starts first.\n"
 "\n"
 "Options:\n"
@@ -25,9 +29,12 @@ static const char usage[] =
 "                    Tasks that talk to each other are in different LLCs, unless HOW is together.\n"
 "                    A group is what works on the same data: the threads of a process, a lane, or a\n"
 "                    group of hackbench's\n"
+"  windows=N         measure N windows, each after a warm-up of its own; tasks are placed again\n"
+"  window_ms=MS      length of a window in ms, in place of the argument MS\n"
+"  between=COMMAND   before each window, run COMMAND with its number, from 0 on\n"
 "  stats=DIRECTORY   copy schedstat and wakeup_stats to DIRECTORY, as NAME.before and NAME.after\n"
 "\n"
-"Kinds that measure a number of operations. Only those marked with * can be placed:\n"
+"Kinds that measure a number of operations. Only those marked with * can be placed, none has windows:\n"
 "  chase CPU HOME KIB LOADS\n"
 "      ns per load that depends on the load before, at random in KIB of memory of HOME's node\n"
 "  bounce CPU CPU TIMES [HOME]\n"
@@ -48,7 +55,7 @@ static const char usage[] =
 "* cyclic THREADS PERIOD_US TIMES\n"
 "      us that SCHED_FIFO threads run late, on average. Each runs for a tenth of each of TIMES periods\n"
 "\n"
-"Kinds that measure for MS ms, after WARM ms:\n"
+"Kinds that measure windows of MS ms, after WARM ms:\n"
 "* rate GROUPS PAIRS WARM MS threads|processes|groups pipe|socket FIRST LAST [SLICE_US]\n"
 "      messages/ms of a hackbench that does not end\n"
 "* rr PAIRS WORK_US WARM MS threads|processes|client-server FIRST LAST [SLICE_US]\n"
@@ -400,27 +407,27 @@ static void run_scale(void)
 static const struct kind {
 	const char *name;
 	void (*run)(void);
-	/* Whether start= works. */
-	bool placed;
+	/* Whether start= works, and whether windows= and window_ms= do. */
+	bool placed, timed;
 } kinds[] = {
-	{ "chase", run_chase, false },
-	{ "bounce", run_bounce, false },
-	{ "counters", run_counters, false },
-	{ "ping-pong", run_ping_pong, false },
-	{ "messages", run_messages, true },
-	{ "pipeline", run_pipeline, true },
-	{ "cyclic", run_cyclic, true },
-	{ "rate", run_rate, true },
-	{ "rr", run_rr, true },
-	{ "sharing", run_sharing, true },
-	{ "phase", run_phase, true },
-	{ "hog", run_hog, true },
-	{ "handoff", run_handoff, true },
-	{ "mixed", run_mixed, true },
-	{ "barrier", run_barrier, true },
-	{ "latency", run_wakeups, true },
-	{ "pi", run_pi, false },
-	{ "scale", run_scale, false },
+	{ "chase", run_chase, false, false },
+	{ "bounce", run_bounce, false, false },
+	{ "counters", run_counters, false, false },
+	{ "ping-pong", run_ping_pong, false, false },
+	{ "messages", run_messages, true, false },
+	{ "pipeline", run_pipeline, true, false },
+	{ "cyclic", run_cyclic, true, false },
+	{ "rate", run_rate, true, true },
+	{ "rr", run_rr, true, true },
+	{ "sharing", run_sharing, true, true },
+	{ "phase", run_phase, true, true },
+	{ "hog", run_hog, true, true },
+	{ "handoff", run_handoff, true, true },
+	{ "mixed", run_mixed, true, true },
+	{ "barrier", run_barrier, true, true },
+	{ "latency", run_wakeups, true, true },
+	{ "pi", run_pi, false, true },
+	{ "scale", run_scale, false, true },
 };
 #define KINDS (sizeof(kinds) / sizeof(*kinds))
 
@@ -437,6 +444,12 @@ static void option(const char *text)
 	} else if (!strncmp(text, "cpus=", length + 1)) {
 		if (!list_cpus(value))
 			bad("cpus: '%s' is no list of CPUs, such as 0,96,1,97", value);
+	} else if (!strncmp(text, "windows=", length + 1)) {
+		options.windows = parse("windows", value, 1, 1000, true);
+	} else if (!strncmp(text, "window_ms=", length + 1)) {
+		options.window_ms = parse("window_ms", value, 1, MOST_MS, true);
+	} else if (!strncmp(text, "between=", length + 1)) {
+		options.between = value;
 	} else if (!strncmp(text, "stats=", length + 1)) {
 		options.stats = value;
 	} else {
@@ -466,10 +479,11 @@ int main(int argc, char **argv)
 		bad("there is no kind %s", argv[i]);
 	if (options.start != START_NONE && !kind->placed)
 		bad("start: %s has tasks on given CPUs", kind->name);
+	if ((options.windows > 1 || options.window_ms || options.between) && !kind->timed)
+		bad("%s measures a number of operations; it has no windows", kind->name);
 	arguments = argv + i + 1;
 	argument_count = argc - i - 1;
-	/* A task that has failed may keep others waiting for ever. */
-	alarm(SECONDS);
+	alarm(SECONDS + 4 * options.windows * options.window_ms / 1000);
 	scatter();
 	sleep_us(SETTLE_US);
 	kind->run();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Prescribed starts, what is measured, and figures.
+ * Prescribed starts, windows, and figures.
  *
  * A start restricts each task to the CPUs of one LLC. Task number SEAT of group GROUP goes to
  *   together     LLC GROUP: each group has an LLC of its own, as far as there are enough
@@ -8,7 +8,7 @@
  *   two-sockets  an LLC of the first or the second socket, by turns; the LLC number GROUP of each
  *   scattered    LLC GROUP + SEAT, where LLCs of all sockets alternate
  * so that tasks in neighbouring seats are apart, unless all are together. Tasks are placed when they
- * join. Only CPUs on which the program may run count.
+ * join, and again before each window. Only CPUs on which the program may run count.
  */
 #include "workload.h"
 
@@ -27,7 +27,7 @@
 /* How often to look whether all tasks have begun. */
 #define WAIT_US 200
 
-struct options options;
+struct options options = { .windows = 1 };
 
 /* What is counted and known of each task, in memory that all processes share. */
 static struct shared {
@@ -35,7 +35,7 @@ static struct shared {
 	_Atomic int begun;
 	/* Tasks that join are to place themselves. */
 	_Atomic bool placing;
-	/* It is being measured. */
+	/* A window is being measured. */
 	ALIGNED _Atomic bool measuring;
 	struct {
 		pid_t thread;
@@ -237,6 +237,19 @@ void begin_work(void)
 	shared->begun++;
 }
 
+static void place(void)
+{
+	int i;
+
+	if (options.start == START_NONE)
+		return;
+	shared->placing = true;
+	for (i = 0; i < expected; i++)
+		if (shared->members[i].thread)
+			restrict_thread(shared->members[i].thread,
+					place_of(shared->members[i].group, shared->members[i].seat));
+}
+
 void wait_for_tasks(void)
 {
 	/* If one never begins, the alarm that main() has set ends the program. */
@@ -327,7 +340,7 @@ static double percentile_us(const uint64_t *sums, uint64_t count, double percent
 	return middle_of(bucket) / 1e3;
 }
 
-/* ---- what is measured ---- */
+/* ---- windows ---- */
 
 /* A third of the warm-up goes by without the simulated caches, which is faster; they only have to be
  * full when the window begins. */
@@ -336,6 +349,20 @@ static void warm_up(long ms)
 	sleep_us(ms * 1000 / 3);
 	WARM();
 	sleep_us(ms * 1000 * 2 / 3);
+}
+
+/* Have the state for the next window set. system() uses vfork(): tasks of this process keep their
+ * page tables. */
+static void call_between(int window)
+{
+	char command[256];
+
+	if (!options.between)
+		return;
+	snprintf(command, sizeof(command), "%s %d >&2", options.between, window);
+	fflush(stdout);
+	if (system(command))
+		errx(1, "%s failed", command);
 }
 
 static size_t read_file(const char *name, char *buffer)
@@ -429,22 +456,28 @@ void measure(enum figure figure, double scale, const char *unit, long warm_ms, l
 {
 	uint64_t before, operations;
 	double begin, ns;
+	int window;
 
-	/* With time for tasks that are slow, or late. */
-	alarm(SECONDS + 4 * (warm_ms + ms) / 1000);
+	if (options.window_ms)
+		ms = options.window_ms;
 	wait_for_tasks();
-	warm_up(warm_ms);
-	release();
-	begin_region();
-	shared->measuring = true;
-	before = all_operations();
-	begin = now_ns();
-	sleep_us(ms * 1000);
-	ns = now_ns() - begin;
-	operations = all_operations() - before;
-	shared->measuring = false;
-	end_region();
-	print_figures(figure, scale, unit, operations, ns);
+	for (window = 0; window < options.windows; window++) {
+		place();
+		memset(shared->waits, 0, expected * sizeof(*shared->waits));
+		call_between(window);
+		warm_up(warm_ms);
+		release();
+		begin_region();
+		shared->measuring = true;
+		before = all_operations();
+		begin = now_ns();
+		sleep_us(ms * 1000);
+		ns = now_ns() - begin;
+		operations = all_operations() - before;
+		shared->measuring = false;
+		end_region();
+		print_figures(figure, scale, unit, operations, ns);
+	}
 }
 
 void need_all(void)

@@ -25,7 +25,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* The plugin of the simulation knows these instructions, which do nothing: see plugins/sim/plugin.c. */
+/* The plugin of the simulation knows these instructions, which do nothing: see sim/plugin.c. */
 #define MARK(number) asm volatile("nopl " number "(%%rax)" ::: "memory")
 #define WARM() MARK("0x5ca1ab11")
 #define BEGIN() MARK("0x5ca1ab12")
@@ -93,7 +93,9 @@ enum start { START_NONE, START_TOGETHER, START_TWO_LLCS, START_TWO_SOCKETS, STAR
 /* The options of the command line, see main.c. */
 extern struct options {
 	enum start start;
-	const char *stats;
+	int windows;
+	long window_ms;
+	const char *between, *stats;
 } options;
 
 /* Give the start of that name; -1 if there is none. */
@@ -109,9 +111,6 @@ void expect_tasks(int count);
 void join(int number, int group, int seat);
 /* Called by each task once its memory is set up. */
 void begin_work(void);
-/* The program is killed after so many seconds, and what it measures. */
-#define SECONDS 20
-
 /* Wait until all tasks have called begin_work(); measure() does that. */
 void wait_for_tasks(void);
 /* Lift the restrictions of the prescribed start. */
@@ -131,7 +130,10 @@ enum figure {
 	P99,
 };
 
-/* Let the tasks run for warm_ms, release them, measure for ms, and print a line. */
+/*
+ * Measure the windows: before each, place the tasks, call the command `between`, and let them run for
+ * warm_ms; then release them and measure for ms, or options.window_ms. Print a line for each.
+ */
 void measure(enum figure figure, double scale, const char *unit, long warm_ms, long ms);
 /* Ends the program if a task has done nothing: the others would look faster than they are. */
 void need_all(void);

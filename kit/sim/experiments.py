@@ -22,7 +22,7 @@ from kit import settings, toml
 from kit.paths import BUILD, RESULTS, SERIES
 from kit.process import Error, lock, say
 from kit.results import store, tables, verdict
-from kit.sim import costs, simulate
+from kit.sim import costs, simulate, workloads
 from kit.vm import initramfs, kernel, qemu
 
 TABLE = RESULTS / "experiments.toml"
@@ -31,7 +31,7 @@ KERNELS = {"ours": {"BUILD": "stack", "STATE": "features=SCHED_CACHE", "AGAINST"
            "mainline": {"BUILD": "7.3/base", "STATE": "llc_balancing/enabled=1",
                         "AGAINST": "llc_balancing/enabled=0"}}
 # Settings of make sim that are a row's keys, in lower case.
-KEYS = ("machine", "workload", "build", "state", "against", "start", "stats", "seeds",
+KEYS = ("machine", "workload", "build", "state", "against", "start", "abba", "window_ms", "stats", "seeds",
         "cgroups")
 OTHER_KEYS = ("kernels", "sensitivity", "claim", "published")
 # By how much SENSITIVITY=1 changes each cost: many sources of one figure differ by so much.
@@ -39,7 +39,7 @@ CHANGE = 0.3
 # The boots of most rows: two states and a control, with 10 seeds each.
 BOOTS = 30
 # What changes from run to run, and says nothing about whether a result is up to date.
-INCIDENTAL = ("commit", "seconds", "seeds", "command")
+INCIDENTAL = ("commit", "seconds", "seeds", "auto", "command")
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,9 @@ def outdated(one, path):
     found = [key for key in now if key not in INCIDENTAL and now[key] != had.get(key)]
     if one.command(count) != had.get("command"):
         found.append("command")
-    if one.seeds != count:
+    auto = None if isinstance(one.seeds, int) else list(one.seeds)
+    if auto != (list(had["auto"].values())[:2] if "auto" in had else None) or (
+            not auto and one.seeds != count):
         found.append("seeds")
     for build in one.builds():
         if kernel.identity(build) != old.kernels.get(build):
@@ -147,16 +149,16 @@ class Boots:
         self.slots = threading.BoundedSemaphore(len(os.sched_getaffinity(0)))
         self.made, self.kept = 0, 0
 
-    def __call__(self, m, state, tasks, seed, round_ns, stop=None, stats=False):
+    def __call__(self, m, state, tasks, seed, round_ns, stop=None, windows=workloads.Windows()):
         """Give what simulate.run() gives, or gave when it was asked for the same."""
-        path = self.directory / f"{self.key(m, state, tasks, seed, round_ns, stats)}.json"
+        path = self.directory / f"{self.key(m, state, tasks, seed, round_ns, windows)}.json"
         if path.exists():
             self.kept += 1
             return [simulate.Region(**each) for each in json.loads(path.read_text())]
         with self.slots:
             if stop and stop.is_set():
                 raise Error("it was stopped")
-            found = simulate.run(m, state, tasks, seed, round_ns, stop, stats)
+            found = simulate.run(m, state, tasks, seed, round_ns, stop, windows)
         self.made += 1
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{threading.get_ident()}.part")
@@ -165,11 +167,11 @@ class Boots:
         return found
 
     @staticmethod
-    def key(m, state, tasks, seed, round_ns, stats):
+    def key(m, state, tasks, seed, round_ns, windows):
         """A name for all that determines what a boot gives: the files that run, not their sources."""
         out = kernel.named(state.build).out
         files = [kernel.named(state.build).image, out / "System.map"]
-        text = repr((m, costs.of(m), state, tasks, seed, round_ns, stats, simulate.model(), qemu.version(qemu.find()),
+        text = repr((m, costs.of(m), state, tasks, seed, round_ns, windows, simulate.model(), qemu.version(qemu.find()),
                      hashlib.sha256(initramfs.base(initramfs.SMALL)).hexdigest(),
                      [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]))
         return hashlib.sha256(text.encode()).hexdigest()[:32]

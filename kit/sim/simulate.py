@@ -33,11 +33,15 @@ TIMEOUT = 3600
 # using a line before others can ask for it.
 ROUND_PART = 0.75
 SEEDS = 10
+# Of ABBA=1. On 32 CPUs, an idle CPU balances between sockets every 32 to 64 ms (sd_init()), so a window
+# has five passes or more. Four such windows of sharing:4:6:512 on epyc-2x2x8 take a core of the host
+# about 11 minutes for each seed (0.53 s for a ms), and their warm-ups some more.
+WINDOW_MS = 300
 # Added to the seeds of the control.
 OTHER_SEEDS = 1000
 CONTROL = "again"
 # What the command of a result ends in.
-STATS_WORDS = " STATS=1"
+ABBA_WORDS, STATS_WORDS = " ABBA=1 WINDOW_MS={}", " STATS=1"
 # Where the plugin is to look: executed at each wakeup and each switch, an array, and a percpu variable.
 HOOKS = {"at_wakeup": "ttwu_do_activate", "at_switch": "__switch_to_asm",
          "per_cpu_offset": "__per_cpu_offset", "runqueues": "runqueues"}
@@ -71,7 +75,7 @@ class State:
 
 @dataclass(frozen=True)
 class Region:
-    """What one workload did with one seed: its figure, in the unit of its metric, what
+    """What one workload did with one seed, in one window: its figure, in the unit of its metric, what
     the plugin counted (see plugins/sim/report.c), its further figures, and the rows of kernel statistics (see
     schedstats.deltas())."""
     value: float
@@ -83,20 +87,22 @@ class Region:
 @dataclass(frozen=True)
 class Experiment:
     """What make sim and each row of make sim-all measure: a Task on a Machine in States, the first of which
-    the others are compared with. seeds: how many; round_ns: how far CPUs may be apart; statistics: whether to run
-    add_statistics();
+    the others are compared with. seeds, round_ns: as for collect(); window_ms: as for collect_windows(), or
+    0; statistics: whether to run add_statistics();
     control: whether the first state runs again with other seeds."""
     machine: machine.Machine
     task: workloads.Task
     states: tuple
-    seeds: int
+    seeds: object
     round_ns: int
+    window_ms: int = 0
     statistics: bool = False
     control: bool = True
 
     def __str__(self):
-        m = self.machine
-        return f"{self.task} on {m.name} ({m.description}): {' | '.join(map(str, self.states))}; {self.seeds} seeds"
+        m, seeds = self.machine, self.seeds
+        return (f"{self.task} on {m.name} ({m.description}): {' | '.join(map(str, self.states))}; "
+                f"{seeds if isinstance(seeds, int) else f'up to {seeds[1]}'} seeds")
 
     def builds(self):
         """The kernels that it needs, each once."""
@@ -106,7 +112,10 @@ class Experiment:
         """Run it and give a store.Result. boot: what to call instead of run(); stop: a threading.Event that
         ends it."""
         first = (self.machine, self.task, list(self.states))
-        result = collect(*first, self.seeds, self.round_ns, boot, stop, self.control)
+        if self.window_ms:
+            result = collect_windows(*first, self.seeds, self.round_ns, self.window_ms, boot, stop)
+        else:
+            result = collect(*first, self.seeds, self.round_ns, boot, stop, self.control)
         if self.statistics:
             add_statistics(result, *first, self.round_ns, boot, stop)
         return result
@@ -114,7 +123,8 @@ class Experiment:
     def command(self, count):
         """The command that repeats it with a number of seeds."""
         info = repeat_info(self.machine, self.task, list(self.states), count, self.round_ns)
-        return info["command"] + (STATS_WORDS if self.statistics else "")
+        return (info["command"] + (ABBA_WORDS.format(self.window_ms) if self.window_ms else "")
+                + (STATS_WORDS if self.statistics else ""))
 
 
 def model():
@@ -177,15 +187,14 @@ def cpu_model(m):
             "-la57,-erms,-fsrm,+monitor,+x2apic")
 
 
-def run(m, state, tasks, seed, round_ns=None, stop=None, stats=False):
-    """Boot a State on a Machine with a seed, run Tasks one after the other, and give a Region for each.
-    stop: a threading.Event that ends it; stats: switch schedstats on and keep the kernel's statistics.
-    Error if the run failed."""
+def run(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windows()):
+    """Boot a State on a Machine with a seed, run Tasks one after the other, and give a Region for each
+    window of each; setting `stop`, a threading.Event, ends it. Error if the run failed."""
     check_qemu()
     round_ns = round_ns or default_round(m)
     out = kernel.named(state.build).out
     name = f"{m.name}-sim-{state.build}-{seed}-".replace("/", "-") + hashlib.sha256(
-        repr((state, tasks, round_ns, without(m), stats)).encode()).hexdigest()[:8]
+        repr((state, tasks, round_ns, without(m), windows)).encode()).hexdigest()[:8]
     counted = SERIES.work / "guest" / "runs" / f"{name}.json"
     counted.parent.mkdir(parents=True, exist_ok=True)
     counted.unlink(missing_ok=True)
@@ -195,16 +204,17 @@ def run(m, state, tasks, seed, round_ns=None, stop=None, stats=False):
         raise Error(f"BUILD={state.build} is not built: make kernel BUILD={state.build}") from error
     chosen = options(m, system_map, seed, round_ns) | {"out": counted}
     result = guest.run(m, state.build, "sim", {
-        "ROWS": " ".join(each.row(seed, stats) for each in tasks), "STATE": state.writes,
-        "STATS": int(stats), "CGROUPS": state.cgroups,
+        "ROWS": " ".join(each.row(seed, windows) for each in tasks), "STATE": state.writes,
+        **windows.variables(), "CGROUPS": state.cgroups,
     }, timeout=TIMEOUT, userland=initramfs.SMALL, stop=stop, name=name, simulated=guest.Simulated(
         cpu_model(m), ",".join([str(plugin()), *(f"{k}={v}" for k, v in chosen.items())]), seed))
     tests = ktap.parse(result.ktap)
     values = tests.figures["sim"]
     lines = counted.read_text().splitlines() if counted.exists() else []
-    result.check(name, tests, [] if len(values) == len(lines) == len(tasks) else [
-        f"{len(tasks)} workloads gave {len(values)} figures and {len(lines)} reports"])
-    statistics = schedstats.deltas(tests.figures["stats"]) if stats else []
+    planned = len(tasks) * len(windows.states)
+    result.check(name, tests, [] if len(values) == len(lines) == planned else [
+        f"{planned} windows gave {len(values)} figures and {len(lines)} reports"])
+    statistics = schedstats.deltas(tests.figures["stats"]) if windows.stats else []
     return [Region(figure["value"], json.loads(line),
                    {key: figure[key] for key in figure if key not in ("row", "value", "unit")}, statistics)
             for figure, line in zip(values, lines)]
@@ -259,26 +269,53 @@ def each_seed(one, names, seeds, stop=None):
             raise
 
 
+def looks(first, most):
+    """Give how many seeds there are each time it is looked whether they are enough: half as many again
+    as the last time, up to `most`."""
+    while first < most:
+        yield first
+        first += max(first // 2, 1)
+    yield most
+
+
 def collect(m, wanted, states, seeds, round_ns, boot=None, stop=None, control=True):
     """Run a Task in States, the first of which the others are compared with, and, if there are others
-    and `control`, the first one again with other seeds. Give a results.Result. boot, stop: see
-    Experiment.measure()."""
+    and `control`, the first one again with other seeds. Give a results.Result.
+
+    seeds: how many; or (target, most) to look again and again whether the half-width of the interval
+    of each change (verdict.pooled_half) is at most `target`, with `most` seeds at most. When to stop
+    depends on the spread alone, not on the change or its p-value, so a verdict keeps its error rate
+    (tests/test_verdict.py simulates it). boot, stop: see Experiment.measure().
+    """
     columns = {str(state): (state, 0) for state in states}
     if control and len(states) > 1:
         columns[CONTROL] = (states[0], OTHER_SEEDS)
     kernels = {build: kernel.identity(build) for build in dict.fromkeys(s.build for s in states)}
-    done, planned = Counter(), len(columns) * seeds
+    target, most = (0, seeds) if isinstance(seeds, int) else seeds
+    done, planned = Counter(), len(columns) * most
 
     def one(stop, column, seed):
         state, added = columns[column]
         region = (boot or run)(m, state, [wanted], seed + added, round_ns, stop)[0]
         done["runs"] += 1
-        say(f"  {done['runs']} of {planned}: {column}, seed {seed + added}: {region.value:g} "
+        say(f"  {done['runs']} of {planned} at most: {column}, seed {seed + added}: {region.value:g} "
             f"{workloads.WORKLOADS[wanted.name].metric.unit}, {region.counted['host_s']:.0f} s")
         return region
 
     begin = time.monotonic()
-    regions = each_seed(one, columns, range(1, seeds + 1), stop)
+    regions, count, looked = {}, 0, []
+    for count in looks(min(SEEDS, most), most) if target else [most]:
+        regions |= each_seed(one, columns, range(looked[-1] + 1 if looked else 1, count + 1),
+                             stop)
+        looked.append(count)
+        if target:
+            found = {column: [regions[column, seed].value for seed in range(1, count + 1)]
+                     for column in columns}
+            half = max(verdict.pooled_half(found[str(states[0])] + found[CONTROL], found[str(state)])
+                       for state in states[1:])
+            say(f"  {count} seeds: the interval is about +-{100 * half:.1f} %")
+            if half <= target:
+                break
     if kernels != {build: kernel.identity(build) for build in kernels}:
         raise Error("a kernel was built or its source changed during the run; the result is discarded")
     metrics = metrics_of(wanted)
@@ -286,24 +323,76 @@ def collect(m, wanted, states, seeds, round_ns, boot=None, stop=None, control=Tr
     subjects = {column: store.Subject(state.build, state.writes, None if column == base else base)
                 for column, (state, _) in columns.items()}
     values = {column: {name: [] for name in metrics} for column in columns}
-    for column, seed in ((c, s) for c in columns for s in range(1, seeds + 1)):
+    for column, seed in ((c, s) for c in columns for s in range(1, count + 1)):
         region = regions[column, seed]
         for name, number in figures_of(wanted, region, m).items():
             values[column][name].append(number)
-    details = {column: transfers.hottest([regions[column, seed] for seed in range(1, seeds + 1)],
+    details = {column: transfers.hottest([regions[column, seed] for seed in range(1, count + 1)],
                                          transfers.known(state.build))
                for column, (state, _) in columns.items() if column != CONTROL}
-    repeat = repeat_info(m, wanted, states, seeds, round_ns)
+    repeat = repeat_info(m, wanted, states, count, round_ns)
+    if target:
+        repeat["auto"] = {"target": target, "most": most, "looks": looked}
     repeat["seconds"] = round(time.monotonic() - begin)
     return store.Result(f"sim-{wanted.name}", m.name, repeat, kernels, metrics, subjects, values,
                           details)
+
+
+def collect_windows(m, wanted, states, seeds, round_ns, window_ms, boot=None, stop=None):
+    """Run a Task in two States of one kernel, which take turns in the windows of one boot; the second
+    State is compared with the first. Give a results.Result, whose value for a seed is the mean of the
+    two windows of that seed, and whose details have the values of each window. boot, stop: see
+    Experiment.measure()."""
+    build = states[0].build
+    identity = kernel.identity(build)
+    columns = dict(zip(map(str, states), states))
+    names = {state.writes: column for column, state in columns.items()}
+    done = Counter()
+
+    def one(stop, _, seed):
+        windows = workloads.Windows(workloads.abba(seed, *(state.writes for state in states)), window_ms)
+        regions = (boot or run)(m, dataclasses.replace(states[0], writes=""), [wanted], seed, round_ns, stop, windows)
+        done["runs"] += 1
+        say(f"  {done['runs']} of {seeds}: seed {seed}: " + ", ".join(
+            f"{names[writes]} {region.value:g}" for writes, region in zip(windows.states, regions)) +
+            f" {workloads.WORKLOADS[wanted.name].metric.unit},"
+            f" {sum(region.counted['host_s'] for region in regions):.0f} s")
+        return {column: [region for writes, region in zip(windows.states, regions)
+                         if names[writes] == column] for column in columns}
+
+    begin = time.monotonic()
+    found = each_seed(one, ["windows"], range(1, seeds + 1), stop)
+    if kernel.identity(build) != identity:
+        raise Error("the kernel was built again during the run; the result is discarded")
+    metrics = metrics_of(wanted)
+    base = str(states[0])
+    subjects = {column: store.Subject(build, state.writes, None if column == base else base)
+                for column, state in columns.items()}
+    values = {column: {name: [] for name in metrics} for column in columns}
+    details = {}
+    for column in columns:
+        regions = [found["windows", seed][column] for seed in range(1, seeds + 1)]
+        each = [[figures_of(wanted, region, m) for region in pair] for pair in regions]
+        for name in metrics:
+            values[column][name] = [sum(window[name] for window in pair) / len(pair) for pair in each]
+        details[column] = transfers.hottest([region for pair in regions for region in pair],
+                                            transfers.known(build))
+        details[column]["windows"] = {name: [[window[name] for window in pair] for pair in each]
+                                      for name in metrics}
+    repeat = repeat_info(m, wanted, states, seeds, round_ns)
+    repeat |= {"window_ms": window_ms, "windows": [list(workloads.abba(seed, *columns)) for seed in (1, 2)],
+               "seconds": round(time.monotonic() - begin)}
+    repeat["command"] += ABBA_WORDS.format(window_ms)
+    return store.Result(f"sim-{wanted.name}", m.name, repeat, {build: identity}, metrics, subjects,
+                        values, details)
 
 
 def add_statistics(result, m, wanted, states, round_ns, boot=None, stop=None):
     """Run a Task once more in each State, with schedstats on, which costs time, and add what the kernel
     counted to the details of a Result. boot, stop: see Experiment.measure()."""
     for state_ in states:
-        [region] = (boot or run)(m, state_, [wanted], 1, round_ns, stop, stats=True)
+        [region] = (boot or run)(m, state_, [wanted], 1, round_ns, stop,
+                                 windows=workloads.Windows(stats=True))
         result.details[str(state_)]["statistics"] = region.statistics
     result.repeat["command"] += STATS_WORDS
 
@@ -371,6 +460,22 @@ def state(text, build):
     return State(first, ",".join(rest))
 
 
+def check_windows(wanted, states, settings):
+    """Give the length of the windows of ABBA=1 in ms, 0 without it. Error if a Task cannot be measured
+    in windows, or if the States cannot take turns in one boot."""
+    window_ms = settings["WINDOW_MS"]
+    if not settings["ABBA"]:
+        if window_ms:
+            raise Error(f"WINDOW_MS={window_ms}: only with ABBA=1")
+        return 0
+    if not workloads.WORKLOADS[wanted.name].timed:
+        raise Error(f"ABBA=1: {wanted.name} measures a number of operations and has no windows; these"
+                    f" have: {', '.join(n for n, w in workloads.WORKLOADS.items() if w.timed)}")
+    if len({state_.build for state_ in states}) > 1 or len(states) != 2:
+        raise Error("ABBA=1: needs AGAINST=, a state of the same BUILD")
+    return window_ms or WINDOW_MS
+
+
 def experiment(settings):
     """Make the Experiment that the Settings of make sim describe. Error if they contradict each other."""
     m = costs.scaled(machine.load(settings["MACHINE"]), settings["SCALE"], settings["WITHOUT"])
@@ -386,8 +491,12 @@ def experiment(settings):
     states = [dataclasses.replace(each, cgroups=settings["CGROUPS"]) for each in states]
     if len(set(states)) < len(states):
         raise Error(f"AGAINST={against}: is the same state; the control is measured anyway")
-    return Experiment(m, wanted, tuple(states), settings["SEEDS"] or SEEDS, settings["ROUND_NS"] or default_round(m),
-                      settings["STATS"])
+    window_ms = check_windows(wanted, states, settings)
+    seeds = settings["SEEDS"] or SEEDS
+    if not isinstance(seeds, int) and (not against or window_ms):
+        raise Error("SEEDS=auto: needs AGAINST=, what the state is compared with, and not ABBA=1")
+    return Experiment(m, wanted, tuple(states), seeds, settings["ROUND_NS"] or default_round(m),
+                      window_ms, settings["STATS"])
 
 
 def save(result, path):
@@ -400,7 +509,8 @@ def command(settings):
     """make sim: build, simulate, print, keep; 0."""
     one = experiment(settings)
     wanted = one.task
-    name = settings["NAME"] or "-".join(filter(None, (wanted.name, wanted.start)))
+    name = settings["NAME"] or "-".join(filter(None, (wanted.name, wanted.start,
+                                                          "abba" if one.window_ms else "")))
     check_qemu()
     for each in one.builds():
         kernel.build(each)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from kit.process import Error
 from kit.results import store
 
-# Where the guest's job leaves the kernel's statistics.
-STATS_DIRECTORY = "/tmp/stats"
+# Where the guest's job leaves the kernel's statistics, and the script to call between windows.
+STATS_DIRECTORY, BETWEEN = "/tmp/stats", "/jobs/sim.sh"
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,14 @@ class Workload:
 
     kind: its name there; metric: of its own figure; arguments: called with a Machine, gives the
     arguments that are used if none are given; placed: its tasks can be placed by a prescribed start;
-    more: the metrics of the further figures that it prints, {name: Metric}.
+    timed: it measures windows of a given length, and not a number of operations; more: the metrics of
+    the further figures that it prints, {name: Metric}.
     """
     kind: str
     metric: store.Metric
     arguments: object
     placed: bool = True
+    timed: bool = False
     more: dict = field(default_factory=dict)
 
 
@@ -64,39 +66,39 @@ WORKLOADS = {
                           _hackbench),
     "hackbench-rate": Workload("rate", store.Metric("messages/ms", "more", "messages per ms"),
                                lambda m: [max(m.cpus // 16, 1), 8, 90, 20, "threads", "pipe", 0,
-                                          m.cpus - 1]),
+                                          m.cpus - 1], timed=True),
     "rr": Workload("rr", store.Metric("requests/ms", "more", "requests per ms"),
                    lambda m: [max(m.cpus // 4, 1), _RR_WORK_US, 60, 20, "processes", 0, m.cpus - 1],
-                   more=_percentiles("round trip", 50, 90, 99)),
+                   timed=True, more=_percentiles("round trip", 50, 90, 99)),
     "sharing": Workload("sharing", store.Metric("steps/ms", "more", "steps per ms"),
-                        lambda m: [_llcs(m), _most_of_an_llc(m), 512, 60, 30]),
+                        lambda m: [_llcs(m), _most_of_an_llc(m), 512, 60, 30], timed=True),
     "phase": Workload("phase", store.Metric("steps/ms", "more", "steps per ms"),
-                      lambda m: [1, _most_of_an_llc(m), 512, _OWN_KIB, 20, 60, 40]),
+                      lambda m: [1, _most_of_an_llc(m), 512, _OWN_KIB, 20, 60, 40], timed=True),
     "hog": Workload("hog", store.Metric("GB/s", "more", "memory gone through"),
-                    lambda m: [1, _most_of_an_llc(m), _OWN_KIB, 60, 20]),
+                    lambda m: [1, _most_of_an_llc(m), _OWN_KIB, 60, 20], timed=True),
     "handoff": Workload("handoff", store.Metric("handoffs/ms", "more", "hand-offs per ms"),
                         lambda m: [max(m.cores_per_llc // 2, 1), _HANDOFF_US, 4, 1024, 60, 30],
-                        more=_percentiles("wakeup of the other thread", 50, 90, 99)),
+                        timed=True, more=_percentiles("wakeup of the other thread", 50, 90, 99)),
     "mixed": Workload("mixed", store.Metric("GB/s", "more", "memory that the hogs went through"),
                       lambda m: [max(m.cores_per_llc // 2, 1), _OWN_KIB, 1, _RR_WORK_US, 60, 20],
-                      more=_percentiles("wakeup of the other thread", 50, 90, 99)),
+                      timed=True, more=_percentiles("wakeup of the other thread", 50, 90, 99)),
     "barrier": Workload("barrier", store.Metric("rounds/ms", "more", "rounds per ms"),
-                        lambda m: [_most_of_an_llc(m), _HANDOFF_US, _OWN_KIB, 60, 30]),
+                        lambda m: [_most_of_an_llc(m), _HANDOFF_US, _OWN_KIB, 60, 30], timed=True),
     "latency": Workload("latency", store.Metric("us", "less", "wakeup to running, 99th percentile"),
                         lambda m: [_llcs(m), m.cores_per_llc, _WORKER_US, _PAUSE_US, 60, 30],
-                        more=_percentiles("wakeup to running", 50, 90) | {
+                        timed=True, more=_percentiles("wakeup to running", 50, 90) | {
                             "per_ms": store.Metric("requests/ms", "more", "requests per ms")}),
     # A step of one core: each core gets a thread before any gets a second one.
     "scale": Workload("scale", store.Metric("operations/ms", "more", "system calls per ms"),
                       lambda m: ["open", m.cpus // m.threads_per_core, m.threads_per_core, 2, 3],
-                      placed=False),
+                      placed=False, timed=True),
     "pipeline": Workload("pipeline", store.Metric("ms", "less", "time of all messages"),
                          lambda m: [_llcs(m), 3, 100, 20]),
     "cyclic": Workload("cyclic", store.Metric("us", "less", "lateness of real-time threads"),
                        lambda m: [m.cpus * 3 // 2, 1000, 20]),
     # As many groups as `pi_stress -g $(($(nproc) / 2))` has: with SMT, one on each core.
     "pi": Workload("pi", store.Metric("inversions/ms", "more", "priority inversions per ms"),
-                   lambda m: [max(m.cpus // 2, 1), 2, 5, 10], placed=False),
+                   lambda m: [max(m.cpus // 2, 1), 2, 5, 10], placed=False, timed=True),
     "ping-pong": Workload("ping-pong", store.Metric("ns", "less", "a byte there and back"),
                           _pair(500), placed=False),
     "bounce": Workload("bounce", store.Metric("ns", "less", "a line to the other CPU"),
@@ -106,6 +108,36 @@ WORKLOADS = {
     "chase": Workload("chase", store.Metric("ns", "less", "load that depends on the last one"),
                       lambda m: [0, 0, 8192, 20000], placed=False),
 }
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How a Task is measured.
+
+    states: what the guest writes before each window, FILE=VALUE,... as guest/lib.sh takes them; with
+    one window there is nothing to write between. ms: the length of each window, 0 for what the task's
+    arguments say. stats: switch schedstats on and keep the kernel's statistics.
+    """
+    states: tuple = ("",)
+    ms: int = 0
+    stats: bool = False
+
+    def options(self):
+        """The options of guest/workload."""
+        found = []
+        if len(self.states) > 1:
+            found += [f"windows={len(self.states)}", f"between={BETWEEN}"]
+        if self.ms:
+            found.append(f"window_ms={self.ms}")
+        if self.stats:
+            found.append(f"stats={STATS_DIRECTORY}")
+        return found
+
+    def variables(self):
+        """The variables of guest/jobs/sim.sh."""
+        several = self.states if len(self.states) > 1 else ()
+        return {"STATES": " ".join(state or "default" for state in several),
+                "STATS": int(self.stats)}
 
 
 @dataclass(frozen=True)
@@ -119,9 +151,9 @@ class Task:
         """As WORKLOAD= takes it."""
         return ":".join([self.name, *map(str, self.arguments)])
 
-    def row(self, seed, stats=False):
-        """What guest/jobs/sim.sh runs; stats: with the kernel's statistics."""
-        options = [*([f"start={self.start}"] if self.start else []), *([f"stats={STATS_DIRECTORY}"] if stats else [])]
+    def row(self, seed, windows=Windows()):
+        """What guest/jobs/sim.sh runs."""
+        options = [*([f"start={self.start}"] if self.start else []), *windows.options()]
         return ":".join(map(str, [self.name, "workload", seed, *options, WORKLOADS[self.name].kind,
                                   *self.arguments]))
 
@@ -140,3 +172,12 @@ def task(text, m, start=""):
             or start == "scattered" and _llcs(m) < 2):
         raise Error(f"START={start}: {m.name} has {m.sockets} x {m.llcs_per_socket} LLCs")
     return Task(name, tuple(arguments or map(str, WORKLOADS[name].arguments(m))), start)
+
+
+# ---- A and B in one boot ----
+
+def abba(seed, a, b):
+    """Give the states of four windows: A B B A, and B A A B with even seeds. A drift that is linear
+    within a boot is in neither mean; that the first window differs from the others is in both, as the
+    order alternates."""
+    return (a, b, b, a) if seed % 2 else (b, a, a, b)
