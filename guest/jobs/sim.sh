@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The job of kit/sim/simulate.py: run programs that have the marks of sim/plugin.c.
+# The job of kit/sim/simulate.py: run programs that have the marks of plugins/sim/plugin.c.
 # ROWS: the programs, each NAME:PROGRAM:ARGUMENT:...
 # STATE: the state of the scheduler, FILE=VALUE,...: written to files below /sys/kernel/debug/sched
 # first, and read back

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The instrument behind make sim: a kernel and a workload on a simulated machine, whose CPUs have
-caches and a clock each (sim/, a plugin for QEMU).
+caches and a clock each (plugins/sim/, a plugin for QEMU).
 
 The same kernel, workload, machine and seed give the same figures again, to the nanosecond. What a seed
 picks is what is left to chance on a real machine: where things lie in memory, which task starts first and
