@@ -499,7 +499,7 @@ def _text():
         if error.name not in ("numpy", "scipy"):
             raise
         say("These are medians. For verdicts run `make report FROM=<directory of the results>` on a")
-        say("machine with numpy, scipy and matplotlib.")
+        say("machine with numpy and scipy.")
         return None
     return text
 

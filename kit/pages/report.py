@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make report: all saved results on one page of Markdown, and the same tables as text for a mail. The page
-lies beside the results that it is about; plots of them go to build/, as each version of matplotlib draws
-another file."""
+"""make report: all saved results on one page of Markdown, beside the results that it is about."""
 
 import os
 import re
 import textwrap
 from pathlib import Path
 
-from kit.paths import BUILD, RESULTS, ROOT
+from kit.paths import RESULTS, ROOT
 from kit.pages import blocks
 from kit.process import Error, say
 from kit.results import pages, store, tables, text, verdict
@@ -16,7 +14,7 @@ from kit.results import pages, store, tables, text, verdict
 BOOTS = "boots"
 # Begins the names of the instruments of make sim.
 SIM = "sim-"
-PAGE, MAIL = "all.md", "tables.txt"
+PAGE = "all.md"
 GUIDES = ["docs/cost.md", "docs/simulation.md", "docs/bench-host.md"]
 NOTES = "NOTES.md"
 RULE = ("More is better in all changes. The baseline is the geometric mean of the base and its A/A control; "
@@ -120,50 +118,6 @@ def simulated(files):
     return found
 
 
-# ---- tables ----
-
-def mail(result):
-    """Give the lines of the tables of a Judged result for a mail, no wider than 76 columns."""
-    lines = []
-    for subject in result.verdicts:
-        against = result.subjects[subject].against
-        lines += [*textwrap.wrap(f"{result.machine}: {subject}, against {against}", 76),
-                  "",
-                  f"  {'case':<30} {'baseline(std%)':>17}  {'compare%(std%)':>16}  verdict"]
-        for metric, base, other, *_, word in text.rows(result, subject)[1:]:
-            base, other = (text_.replace(" (", "(") for text_ in (base, other))
-            lines.append(f"  {metric:<30} {base:>17}  {other:>16}  "
-                         + word.partition(" (")[0].replace(verdict.NONE, "-"))
-        lines.append("")
-    return lines
-
-
-def cost_mail(result):
-    """The same for bench-cost: instructions, and changes without their intervals."""
-    lines, judged = [], result.verdicts
-    for base in (name for name, what in result.subjects.items() if what.against is None):
-        others = [name for name, what in result.subjects.items() if what.against == base]
-        if not others:
-            continue
-        names = ", ".join(f"({i}) {name}" for i, name in enumerate(others, 1))
-        lines += [*textwrap.wrap(f"{result.machine}, {base}, and against it: {names}", 76), "",
-                  f"  {'':<22} {base[:11]:>11}" + "".join(f" {f'({i})':>8}" for i in
-                                                            range(1, len(others) + 1))]
-        for metric in result.metrics:
-            values = result.values[base].get(metric)
-            if not values or metric.endswith("+ticks"):
-                continue
-            cells = []
-            for name in others:
-                one = judged.get(name, {}).get(metric)
-                cells.append(f"{verdict.signed(100 * (one.change.ratio - 1), 2)}%" if one and one.change.ratio
-                             else "-")
-            lines.append(f"  {metric:<22} {tables.number(tables.median(values)):>11}"
-                         + "".join(f" {cell:>8}" for cell in cells))
-        lines.append("")
-    return lines
-
-
 # ---- the page ----
 
 def load(directory):
@@ -176,8 +130,8 @@ def load(directory):
 
 
 def write(directory, base=None, files=None):
-    """Write the page, that of each result that has its own, and the tables for mails. Give the
-    files, and what to draw, {file name: {subject: {metric: Verdict}}}. files: what load() gives, if it is there."""
+    """Write the page, and that of each result that has its own; give the files. files: what load() gives, if
+    it is there."""
     directory = Path(directory)
     files = files or load(directory)
     if base and not any(base in result.kernels for result in files.values()):
@@ -187,11 +141,11 @@ def write(directory, base=None, files=None):
         guides = [f"[{guide}]({os.path.relpath(ROOT / guide, directory.resolve())})"
                   for guide in GUIDES]
     page = ["# All results", "",
-            "Made by `make report` from the files beside this one; it draws the intervals in build/plots/. How it was measured: "
+            "Made by `make report` from the files beside this one. How it was measured: "
             f"{', '.join(guides)}."
             + (f" What it means: [{NOTES}]({NOTES})." if (directory / NOTES).exists() else ""), "",
             *textwrap.wrap(RULE, 100), ""]
-    letter, written, drawn = [], [], {}
+    written = []
     for machine in dict.fromkeys(path.parent for path in files):
         page += [f"## {machine.name}", ""]
         here = {path: result for path, result in files.items() if path.parent == machine}
@@ -201,17 +155,14 @@ def write(directory, base=None, files=None):
                 path.with_suffix(".md").write_text("\n".join(lines) + "\n")
                 written.append(path.with_suffix(".md"))
             if result.instrument == "cost":
-                page += _cost(path, result, drawn)
-                letter += cost_mail(result)
+                page += _cost(path, result)
                 continue
             if result.instrument.startswith(SIM):
                 continue
-            page += [*_about(path, result), *_judged(f"{machine.name}/{path.stem}", result, drawn)]
-            letter += mail(result)
+            page += [*_about(path, result), *_judged(result)]
         sims = {path: result for path, result in here.items() if result.instrument.startswith(SIM)}
-        for number, (whole, together) in enumerate(simulated(sims)):
-            page += [*_about_simulated(together), *_judged(f"{machine.name}/sim-{number}", whole, drawn)]
-            letter += mail(whole)
+        for whole, together in simulated(sims):
+            page += [*_about_simulated(together), *_judged(whole)]
         runs = [result for result in here.values() if result.instrument == "host"]
         # On a host that has none of the base each kernel is compared with the usual one.
         known = any(base in run.kernels for run in runs)
@@ -219,12 +170,9 @@ def write(directory, base=None, files=None):
         if whole:
             page += ["### Kernels compared", "", *_boots(whole),
                      *(f"- {line}" for line in differences(runs)), ""]
-            page += _judged(f"{machine.name}/{BOOTS}", whole, drawn)
-            letter += mail(whole)
-    for name, lines in ((PAGE, page), (MAIL, letter)):
-        (directory / name).write_text("\n".join(lines).rstrip("\n") + "\n")
-        written.append(directory / name)
-    return written, drawn
+            page += _judged(whole)
+    (directory / PAGE).write_text("\n".join(page).rstrip("\n") + "\n")
+    return [*written, directory / PAGE]
 
 
 def _about(path, result):
@@ -267,12 +215,11 @@ def _about_simulated(together):
     return [*lines, ""]
 
 
-def _judged(name, result, drawn):
-    """Give the part of the page that says what was found, and add that to what is to be drawn."""
+def _judged(result):
+    """Give the part of the page that says what was found."""
     if not tables.tested(result.verdicts):
         return ["There are too few values to compare, or nothing to compare with.", "",
                 *tables.markdown(text.medians(result)), ""]
-    drawn[name] = result.verdicts
     lines = [*(f"- {line}" for line in tables.sums(result.verdicts)), ""]
     for subject in result.verdicts:
         lines += [f"**{subject}** against {result.subjects[subject].against}", "",
@@ -286,14 +233,13 @@ def _judged(name, result, drawn):
     return lines
 
 
-def _cost(path, result, drawn):
+def _cost(path, result):
     """The part of the page for bench-cost, which has tables of its own: its figures repeat
     exactly."""
     judged = {subject: {metric: one for metric, one in found.items() if not metric.endswith("+ticks")}
               for subject, found in result.verdicts.items()}
     lines = _about(path, result)
     if tables.tested(judged):
-        drawn[f"{path.parent.name}/{path.stem}"] = judged
         lines += [*(f"- {line}" for line in tables.sums(judged)), "", tables.DISTURBED, ""]
     for heading, table in tables.cost(result):
         if len(table) > 1:
@@ -313,16 +259,11 @@ def _boots(whole):
 
 def command(settings):
     """make report: write the page of the results in FROM=, by default those in results/ and with
-    them the blocks of README.md, docs/, results/ and the cover letters; draw the plots; 0."""
-    # Here, as the pages do without matplotlib.
-    from kit.pages import plots
+    them the blocks of README.md, docs/, results/ and the cover letters; 0."""
     directory = Path(settings["FROM"] or RESULTS)
     files = load(directory)
-    written, drawn = write(directory, settings["BASE"] or None, files)
-    for path in written:
+    for path in write(directory, settings["BASE"] or None, files):
         say(str(path))
-    for name, judged in drawn.items():
-        say(str(plots.intervals(BUILD / "plots" / f"{name}.svg", judged)))
     if directory.resolve() == RESULTS:
         for path in blocks.update(files):
             say(str(path))
