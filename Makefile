@@ -22,7 +22,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 DEPS ?=
 
 TABLE := commands.txt
-COMMANDS := $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(TABLE))
+COMMANDS := $(shell LC_ALL=C sed -n 's/^\([a-z-]*\):.*/\1/p' $(TABLE))
 OWN := help deps sim-all clean distclean
 UNKNOWN := $(filter-out $(COMMANDS) .%,$(MAKECMDGOALS))
 ifneq ($(UNKNOWN),)
@@ -36,7 +36,7 @@ endif
 
 help:
 	@echo 'make COMMAND [SETTING=VALUE]...      make settings: all settings and the commands that take them'
-	@sed -n 's/^\[\(.*\)\]/\n\1:/p; s/^\([a-z-]*\): \(.*\)/  \1\t\2/p' $(TABLE) | expand -t 18
+	@LC_ALL=C sed -n 's/^\[\(.*\)\]/\n\1:/p; s/^\([a-z-]*\): \(.*\)/  \1\t\2/p' $(TABLE) | expand -t 18
 
 deps:
 ifneq ($(DEPS),0)

@@ -8,7 +8,7 @@ top=$(dirname "$0")/..
 list=$top/packages.txt
 
 tiers=${TIERS-}
-[ -n "$tiers" ] || tiers=$(awk -v commands=" $* " '
+[ -n "$tiers" ] || tiers=$(LC_ALL=C awk -v commands=" $* " '
 	/^[a-z]/ { sub(":.*", ""); here = index(commands, " " $0 " ") }
 	here && $1 == "tiers" { $1 = ""; print }' "$top/commands.txt" | tr ' ' '\n' | sort -u)
 
