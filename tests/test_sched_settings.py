@@ -120,8 +120,14 @@ def test_unit(tmp_path):
     text = UNIT.read_text()
     assert "ExecStart=/usr/local/sbin/sched-settings\n" in text
     unit.write_text(text.replace("/usr/local/sbin/sched-settings", str(TOOL)))
-    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True)
+
+    def verify():
+        # Without --user it makes a directory in /run, where systemd is installed and does not run.
+        return subprocess.run(["systemd-analyze", "--user", "verify", unit], capture_output=True, text=True,
+                              env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}, check=False)
+
+    done = verify()
     assert (done.returncode, done.stderr) == (0, "")
     unit.write_text(text.replace("Type=oneshot", "Type=once"))
-    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True)
+    done = verify()
     assert "once" in done.stderr
