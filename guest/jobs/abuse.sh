@@ -21,7 +21,7 @@ attack() {
 		done
 		wait
 		;;
-	fifo) exec workload 1 cyclic $((CPUS * 7)) 1000 $FOREVER ;;
+	fifo) exec workload 1 cyclic "$CPUS" 20000 $FOREVER ;;
 	esac
 }
 
