@@ -2,12 +2,13 @@
 """The generated blocks of README.md, docs/, results/ and the cover letters."""
 
 import copy
+import re
 
 import pytest
 
 from kit.features import FEATURES
-from kit.pages import blocks, documents, report
-from kit.paths import RESULTS, ROOT, Series
+from kit.pages import blocks, report
+from kit.paths import PATCHES, RESULTS, ROOT
 from kit.process import Error
 from kit.results import store, verdict
 
@@ -58,7 +59,7 @@ def test_make_report_fills_the_blocks(tmp_path, results):
 
 
 @pytest.mark.parametrize("text, error", [
-    (page("nonsense"), "x.md:3: there is no block nonsense; there are: features knobs"),
+    (page("nonsense"), "x.md:3: there is no block nonsense; there are: features machines"),
     (page("features").replace(END.format("features") + "\n", ""),
      "x.md: block features has no end"),
     (page("features", "cost").replace(END.format("features") + "\n", ""),
@@ -152,117 +153,18 @@ def test_plain_text_fits_a_mail(results, name):
     assert "`" not in "".join(lines) and "| " not in "".join(lines)
 
 
-def test_all_features_and_knobs_are_there(results):
+def test_all_features_are_there(results):
     rows = blocks.features(results)[0]
     assert [row[0].strip("`") for row in rows[1:]] == [one.name for one in FEATURES]
-    knobs = {row[0].strip("`"): row[1:] for row in blocks.knobs(results)[0][1:]}
-    print(knobs)
-    assert {name: cells[1] for name, cells in knobs.items()} == {
-        "enabled": "1", "aggr_tolerance": "1", "epoch_period": "10", "epoch_affinity_timeout": "5",
-        "overaggr_pct": "50", "imb_pct": "20"}
-    assert all(cells[0] and cells[2].endswith(".") for cells in knobs.values())
 
 
-LIST = """\
-Knobs
-
-``one`` (0 to 100 %; default: 50)
-   Does a thing, see `Policy`_. And
-   ``another``.
-``two`` (1 or 2; default: 1)
-   More.
-
-``no`` (default: off)
-   A feature, and no knob.
-"""
-TABLE = """\
-   * - ``one``
-     - 0 to 100 %; 50
-     - Does a thing, see `Policy`_. And
-       ``another``.
-   * - ``two``
-     - 1 or 2; 1
-     - More.
-   * - ``a/path``
-     - any
-     - No knob of the directory.
-"""
-
-
-@pytest.mark.parametrize("text", [LIST, TABLE])
-def test_knobs_are_found_in_the_documentation(monkeypatch, text):
-    monkeypatch.setattr(documents, "added", lambda series, path: text.splitlines())
-    assert blocks.knobs({})[0][1:] == [
-        ["`one`", "0 to 100 %", "50", 'Does a thing, see "Policy". And `another`.'],
-        ["`two`", "1 or 2", "1", "More."]]
-
-
-def test_documentation_without_knobs_is_an_error(monkeypatch):
-    monkeypatch.setattr(documents, "added", lambda series, path: ["Knobs", "", "None."])
-    with pytest.raises(Error, match="no list of knobs"):
-        blocks.knobs({})
-
-
-# ---- documents that the patches add ----
-
-PATCHES = {
-    "one.patch": """\
-From 0
-Subject: add
----
-diff --git a/doc/x.rst b/doc/x.rst
-new file mode 100644
---- /dev/null
-+++ b/doc/x.rst
-@@ -0,0 +1,3 @@
-+one
-+two
-+three
-diff --git a/other b/other
---- a/other
-+++ b/other
-@@ -1 +1 @@
--two
-+2
-""",
-    "two.patch": """\
-From 0
-Subject: change
----
-diff --git a/doc/x.rst b/doc/x.rst
---- a/doc/x.rst
-+++ b/doc/x.rst
-@@ -2,2 +2,3 @@ one
- two
-+two and a half
- three
--- 
-2.39
-""",
-}
-
-
-def toy(tmp_path, **patches):
-    """A series of these patches."""
-    (tmp_path / "6.12").mkdir()
-    for name, text in patches.items():
-        (tmp_path / "6.12" / name).write_text(text)
-    (tmp_path / "6.12/series").write_text("# a comment\n" + "\n".join(patches) + "\n")
-    return Series("6.12", tmp_path, tmp_path / "build")
-
-
-def test_document_of_several_patches(tmp_path):
-    series = toy(tmp_path, **PATCHES)
-    assert documents.added(series, "doc/x.rst") == ["one", "two", "two and a half", "three"]
-    with pytest.raises(Error, match="no patch adds doc/y.rst"):
-        documents.added(series, "doc/y.rst")
-
-
-def test_document_of_a_patch_that_does_not_apply(tmp_path):
-    wrong = PATCHES["two.patch"].replace("\n three", "\n 3")
-    series = toy(tmp_path, **{**PATCHES, "two.patch": wrong})
-    with pytest.raises(Error, match="two.patch: doc/x.rst: the patch does not apply at line 3: 3"):
-        documents.added(series, "doc/x.rst")
+def test_knobs_are_those_of_the_patches():
+    """docs/which-switch.md has the names, ranges and defaults of the kernel's documentation."""
+    text = "".join(path.read_text() for path in (PATCHES / "6.12").glob("*.patch"))
+    wanted = re.findall(r"^\+   \* - ``(\w+)``\n\+     - ([^;\n]+); (\d+)$", text, re.M)
+    section = (ROOT / "docs/which-switch.md").read_text().partition("\n## Knobs\n")[2].partition("\n## ")[0]
+    print(wanted)
+    assert wanted and re.findall(r"^\| `(\w+)` \| ([^|]+) \| (\d+) \|", section, re.M) == wanted
 
 
 def test_bit_whose_cost_was_not_measured():

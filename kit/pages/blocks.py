@@ -22,25 +22,18 @@ from kit import settings
 from kit.commands import COMMANDS
 from kit.features import FEATURES
 from kit.host import workloads as host
-from kit.paths import MACHINES, RESULTS, ROOT, SIMULATED, Series
+from kit.paths import MACHINES, RESULTS, ROOT, SIMULATED
 from kit.process import Error
 from kit.results import tables, verdict
 from kit.sim import experiments as declared
 from kit.sim import validate
 from kit.sim.published import ROWS
-from kit.pages import documents
 from kit.vm import machine
 
 WIDTH = 74
 # Begins the names of the instruments of make sim.
 SIM = "sim-"
 _MARK = re.compile(r"(?:<!-- |\[)(begin|end) ([\w-]+)(?:: make report)?(?: -->|\])")
-# How a knob, its range, default and description stand in the documentation: in a definition list,
-# or in the cells of a table.
-_DOCUMENT = "Documentation/scheduler/sched-cache.rst"
-_INDENTED = r"((?:   .+(?:\n|$))+)"
-_KNOBS = (r"^``(\w+)`` \((\w[^;()]*); default: (\d+)\)\n" + _INDENTED,
-          r"^   \* - ``(\w+)``\n     - ([^;\n]+); (\d+)\n     - (.+(?:\n       .+)*)")
 
 # What the workloads are that try cache-aware scheduling at its defaults, ours and mainline's.
 WORKLOADS = {
@@ -82,22 +75,6 @@ def features(_results):
     """The features: default, what each one does, when to switch it."""
     return [[["feature", "default", "what it does when on", "when to switch it"],
              *([f"`{one.name}`", one.default, one.does, one.use] for one in FEATURES)]]
-
-
-def knobs(_results):
-    """The knobs of llc_balancing with range and default, as the kernel's documentation has them."""
-    text = "\n".join(documents.added(Series(settings.default("SERIES")), _DOCUMENT))
-    found = [cells for pattern in _KNOBS for cells in re.findall(pattern, text, re.M)]
-    if not found:
-        raise Error(f"{_DOCUMENT}: no list of knobs with range and default")
-    return [[["knob", "range", "default", "what it does"],
-             *([f"`{name}`", *map(_markdown, cells)] for name, *cells in found)]]
-
-
-def _markdown(text):
-    """Turn a cell of reStructuredText into one of Markdown."""
-    text = re.sub(r"`([^`]+)`_", r'"\1"', re.sub(r"``([^`]+)``", r"\0\1\0", " ".join(text.split())))
-    return text.replace("\0", "`")
 
 
 def machines(_results):
@@ -397,7 +374,6 @@ def _wake_table(found, base, metric, published):
 
 BLOCKS = {
     "features": features,
-    "knobs": knobs,
     "machines": machines,
     "primary": primary,
     "measured": measured,
