@@ -56,4 +56,4 @@ clean:
 
 distclean: clean
 	rm -rf $(addprefix $(OUT)/,[0-9]* base b4 b4.lock ccache qemu qemu.lock herd herd.lock results profile.so irqsoff.so \
-		bench-host schbench sim.so sim.lock sim-all sim-all.lock) $(OUT)/profile-* $(OUT)/irqsoff-*
+		bench-host sim.so sim.lock sim-all sim-all.lock) $(OUT)/profile-* $(OUT)/irqsoff-*

@@ -146,7 +146,6 @@ SETTINGS = (
             " sched/ of debugfs"),
     Setting("AS_IS", switch, False, "1: switch no feature, measure the kernel as it is"),
     Setting("NOISY", switch, False, "1: measure although the host is not quiet"),
-    Setting("SCHBENCH", str, "", "directory of schbench's source"),
     Setting("BENCH_COMMIT", str, "", "set by a copied directory: the commit it was made from"),
     Setting("DIR", str, "", "directory to make (default: bench-host in the build directory)"),
     Setting("SENDER", person, "", "'Name <address>' of the person who will send the mails"),

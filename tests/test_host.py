@@ -110,16 +110,15 @@ def test_states_of_mainline(sched):
     assert left["SIS_FAST"] == "the running kernel does not have it"
 
 
-def test_closed_guard_puts_back(sched, tmp_path):
+def test_closed_guard_puts_back(sched):
     before = everything(sched)
     found, _ = measure.states(wanted(STATES="t:llc_balancing/aggr_tolerance=9"), sched)
-    guard = knobs.Guard(list(found.values()), sched, tmp_path / "state")
+    guard = knobs.Guard(list(found.values()), sched)
     for pairs in found.values():
         knobs.write(pairs, sched)
     assert everything(sched) != before
     guard.close()
     assert everything(sched) == before
-    assert (tmp_path / "state").read_text() == ""
 
 
 @contextmanager
@@ -161,7 +160,7 @@ def test_killed_run_is_put_back_by_the_guard(sched, tmp_path):
     before = everything(sched)
 
     def body():
-        guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched, tmp_path / "state")
+        guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched)
         proc = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         guard.running(proc.pid)
         (tmp_path / "pid").write_text(str(proc.pid))
@@ -171,15 +170,15 @@ def test_killed_run_is_put_back_by_the_guard(sched, tmp_path):
         sleeper = (tmp_path / "pid").read_text()
         assert not gone(sleeper)
         os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: everything(sched) == before and (tmp_path / "state").read_text() == "")
+        wait_for(lambda: everything(sched) == before)
         wait_for(lambda: gone(sleeper))
 
 
-def test_guard_ignores_polite_signals(sched, tmp_path, monkeypatch):
+def test_guard_ignores_polite_signals(sched, monkeypatch):
     """As when a whole session or control group gets a signal. The guard restores the switches, not
     this process."""
     before = everything(sched)
-    guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched, tmp_path / "state")
+    guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched)
     monkeypatch.setattr(knobs, "_restore", lambda *args: pytest.fail("the guard was killed"))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(guard.pid, number)
@@ -188,60 +187,25 @@ def test_guard_ignores_polite_signals(sched, tmp_path, monkeypatch):
     assert everything(sched) == before
 
 
-def test_killed_guard(sched, tmp_path):
-    """The next run notices that the guard is gone, and restores the switches itself."""
+def test_killed_guard(sched):
+    """The run notices that the guard is gone, and restores the switches itself."""
     before = everything(sched)
-    guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched, tmp_path / "state")
+    guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched)
     knobs.write([("features", "TTWU_QUEUE_L2")], sched)
     os.kill(guard.pid, signal.SIGKILL)
     os.waitid(os.P_PID, guard.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(Error, match="was killed"):
         guard.running(1)
     guard.close()
-    assert everything(sched) == before and (tmp_path / "state").read_text() == ""
-
-
-def test_next_run_puts_back_what_two_killed_ones_left(sched, tmp_path, capsys):
-    before = everything(sched)
-
-    def body():
-        guard = knobs.Guard([[("features", "TTWU_QUEUE_L2")]], sched, tmp_path / "state")
-        (tmp_path / "pid").write_text(str(guard.pid))
-        knobs.write([("features", "TTWU_QUEUE_L2")], sched)
-    with child(body) as pid:
-        wait_for(lambda: everything(sched) != before)
-        os.kill(pid, signal.SIGSTOP)
-        guard = int((tmp_path / "pid").read_text())
-        os.kill(guard, signal.SIGKILL)
-        os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: gone(guard))
-    assert everything(sched) != before
-    knobs.Guard([[("features", "SIS_FAST")]], sched, tmp_path / "state").close()
     assert everything(sched) == before
-    assert "putting back features=NO_TTWU_QUEUE_L2" in capsys.readouterr().err
 
 
-def test_two_at_once(sched, tmp_path):
-    guard = knobs.Guard([[("features", "SIS_FAST")]], sched, tmp_path / "state")
-    with pytest.raises(Error, match="another bench-host is running"):
-        knobs.Guard([[("features", "SIS_FAST")]], sched, tmp_path / "state")
-    guard.close()
-    knobs.Guard([[("features", "SIS_FAST")]], sched, tmp_path / "state").close()
-
-
-def test_what_cannot_be_put_back_is_said(sched, tmp_path, capfd):
-    guard = knobs.Guard([[("llc_balancing/enabled", "0")]], sched, tmp_path / "state")
+def test_what_cannot_be_put_back_is_said(sched, capfd):
+    guard = knobs.Guard([[("llc_balancing/enabled", "0")]], sched)
     (sched / "llc_balancing/enabled").unlink()
     with pytest.raises(Error, match="not all in"):
         guard.close()
     assert "could not be put back" in capfd.readouterr().err
-    assert "llc_balancing/enabled" in (tmp_path / "state").read_text()
-
-
-def test_state_file_of_something_else(sched, tmp_path):
-    (tmp_path / "state").write_text("{")
-    with pytest.raises(Error, match="cannot tell what a run that was killed left"):
-        knobs.Guard([[("features", "SIS_FAST")]], sched, tmp_path / "state")
 
 
 def test_write_that_does_not_last(sched):
@@ -262,7 +226,6 @@ def test_write_that_does_not_last(sched):
     ({"STATES": "x:features"}, "not FILE=VALUE"),
     ({"STATES": "x:../../trace=1"}, "not FILE=VALUE, with a file below"),
     ({"STATES": "off:features=SIS_FAST"}, "must be NAME"),
-    ({"SCHBENCH": "/nowhere"}, "no schbench.c in there"),
     ({"NAME": "../x"}, "NAME=../x"),
 ])
 def test_settings_that_cannot_be_meant(env, says):
@@ -439,10 +402,9 @@ def made_ready(sched, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(facts, "busy", lambda seconds: (0.0, 0.0, []))
     monkeypatch.setattr(measure, "states", lambda wanted, real=measure.states: real(wanted, sched))
-    monkeypatch.setattr(knobs, "recover", lambda real=knobs.recover: real(tmp_path / "state"))
     init = measure.Host.__init__
     monkeypatch.setattr(measure.Host, "__init__", lambda self, subjects, shape, noisy: init(
-        self, subjects, shape, noisy, sched, tmp_path / "state"))
+        self, subjects, shape, noisy, sched))
     toy = [feature for feature in measure.FEATURES if feature.name == "SIS_FAST"]
     monkeypatch.setattr(measure, "FEATURES", toy)
     return tmp_path / "build/results/here"
@@ -490,24 +452,6 @@ def test_verdicts_from_beginning_to_end(ready, sched, tmp_path, monkeypatch):
     assert found["SIS_FAST"]["w"].word == verdict.GAIN
     assert found["SIS_FAST"]["w"].gain[0] == pytest.approx(0.2, abs=0.01)
     assert found["TTWU_QUEUE_L2"]["w"].word == verdict.EQUIVALENT
-
-
-def test_what_a_killed_run_left_is_not_measured(ready, sched, tmp_path, monkeypatch):
-    """The switches that a killed run left toggled are restored before the next run reads them."""
-    def left():
-        (sched / "llc_balancing/aggr_tolerance").write_text("100\n")
-        (tmp_path / "state").write_text(json.dumps(
-            {"sched": str(sched), "saved": [["llc_balancing/aggr_tolerance", "7"]]}))
-    left()
-    run_these(monkeypatch, workload("w", f"echo Time: $(cat {sched}/llc_balancing/aggr_tolerance)"))
-    assert run(STATES="t:llc_balancing/aggr_tolerance=9") == 0
-    [path] = ready.glob("*.json")
-    found = {name: rows["w"] for name, rows in store.load(path).values.items()}
-    print(found)
-    assert found == {"off": [7, 7], "off again": [7, 7], "SIS_FAST": [7, 7], "t": [9, 9]}
-    left()
-    assert run(AS_IS="1") == 0
-    assert store.load(max(ready.glob("*.json"))).values == {"as it is": {"w": [7, 7]}}
 
 
 def test_failed_workload_is_left_out(ready, monkeypatch, capsys):
@@ -687,26 +631,6 @@ def test_tbench(tmp_path, monkeypatch):
         host.run("as it is", one)
 
 
-def test_schbench_is_built_from_its_source(tmp_path, monkeypatch):
-    """With a made-up source: a program that prints what schbench prints."""
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "schbench.c").write_text("int puts(const char *);\nint main(void) { puts(\""
-                                       + SCHBENCH.replace("\n", "\\n").replace("\t", " ")
-                                       + "\"); return 0; }\n")
-    (source / "Makefile").write_text("schbench: schbench.c\n\tgcc -o $@ $<\n")
-    monkeypatch.setattr(measure, "BUILD", tmp_path / "build")
-    monkeypatch.setenv("PATH", os.environ["PATH"])
-    here, _ = measure.choose(wanted(SCHBENCH=str(source), WORKLOADS="schbench/2"), SHAPE)
-    assert [one.name for one in here] == ["schbench/2"]
-    found = measure.Host({"as it is": []}, SHAPE, True).run("as it is", here[0])
-    assert found == pytest.approx([175, 17248, 3024.6])
-    assert sorted(path.name for path in source.iterdir()) == ["Makefile", "schbench.c"]
-    (source / "Makefile").write_text("all:\n")
-    with pytest.raises(Error, match="its make builds no schbench"):
-        measure.choose(wanted(SCHBENCH=str(source)), SHAPE)
-
-
 # ---- facts ----
 
 @pytest.fixture(name="epyc")
@@ -867,7 +791,7 @@ def test_in_the_guest(tmp_path):
     lines = [line for line in run.ktap.splitlines() if not line.startswith("# {")]
     print(*lines, f"{run.seconds:.0f} s", sep="\n")
     assert run.failures() + tests.failures() == []
-    assert len(tests.leaves()) == 7
+    assert len(tests.leaves()) == 6
     # Above all the state in which it was measured: wrong ones would have been an error.
     (tmp_path / "result.json").write_text(json.dumps(*tests.figures["result"]))
     found = store.load(tmp_path / "result.json")

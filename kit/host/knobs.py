@@ -1,27 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The scheduler's switches in debugfs: toggled on a running kernel, and put back whatever happens.
+"""The scheduler's switches in debugfs: toggled on a running kernel, and put back also after SIGKILL.
 
-Who puts them back is a child process, the guard. It waits for the end of a pipe that this process
-holds open, which comes also if this process is killed. It ends what runs then, and puts everything
-back. What to put back is in a file too, which is locked while somebody measures: should the guard
-have been killed as well, the next run finds it and puts it back first. The file is in /run, so that
-it is gone after a reboot, as what it tells of is.
+A child process, the guard, puts them back. It waits for the end of a pipe that this process holds open,
+which comes also if this process is killed. Then it ends the workload that runs, and puts everything back.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
 import signal
 import sys
 from pathlib import Path
 
-from kit.process import Error, warn
+from kit.process import Error
 
 SCHED = Path("/sys/kernel/debug/sched")
-STATE = Path("/run/bench-host.json")
 FEATURES = "features"
 # What people and systems end programs with.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
@@ -107,16 +101,10 @@ class Guard:
     """Holds the switches of a running kernel, from when it is made until close(): puts those that
     `states`, lists of (file, value), would write back to what they are now."""
 
-    def __init__(self, states, sched=SCHED, state=STATE):
+    def __init__(self, states, sched=SCHED):
         self.sched = sched
-        self.lock = _locked(state)
-        try:
-            self.saved = list(dict.fromkeys((file, value(file, text, sched))
-                                            for pairs in states for file, text in pairs))
-        except Error:
-            os.close(self.lock)
-            raise
-        _keep(self.lock, self.saved, sched)
+        self.saved = list(dict.fromkeys((file, value(file, text, sched))
+                                        for pairs in states for file, text in pairs))
         end, self.pipe = os.pipe()
         with signals_held():
             self.pid = os.fork()
@@ -125,7 +113,7 @@ class Guard:
                 # for as long as it lives.
                 try:
                     os.close(self.pipe)
-                    status = _wait_and_restore(end, self.saved, self.lock, sched)
+                    status = _wait_and_restore(end, self.saved, sched)
                 except BaseException as error:  # pylint: disable=broad-except
                     status = 1
                     with contextlib.suppress(OSError):
@@ -143,77 +131,29 @@ class Guard:
             raise Error("the process that was to put the switches back was killed") from error
 
     def close(self):
-        """Put back what was, and let others measure; Error if that did not work."""
+        """Put back what was; Error if that did not work."""
         os.close(self.pipe)
         _, status = os.waitpid(self.pid, 0)
         # If it was killed. Once more does no harm.
         if status:
-            status = _restore(self.saved, self.lock, self.sched)
-        os.close(self.lock)
+            status = _restore(self.saved, self.sched)
         if status:
             raise Error(f"not all in {self.sched} is as it was: see above")
 
 
-def recover(state=STATE):
-    """Put back what a run left that was killed with its guard; Error if that cannot be done, or
-    somebody measures now."""
-    if state.exists() and state.stat().st_size:
-        os.close(_locked(state))
-
-
-def _locked(state):
-    """Open and lock the file; put back what it has of a run whose guard was killed."""
-    try:
-        fd = os.open(state, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise Error(f"{state}: {error.strerror}") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise Error("another bench-host is running here, or still putting back what it "
-                    "toggled") from None
-    text = os.read(fd, 1 << 20).decode()
-    if text:
-        try:
-            left = json.loads(text)
-            pairs, sched = [(file, value_) for file, value_ in left["saved"]], Path(left["sched"])
-        except (ValueError, KeyError, TypeError) as error:
-            os.close(fd)
-            raise Error(f"{state}: cannot tell what a run that was killed left: {error!r}; "
-                        "put it right by hand and remove the file") from error
-        warn("a run before this one was killed: putting back "
-             + ", ".join(f"{file}={value_}" for file, value_ in pairs))
-        write(pairs, sched)
-        _keep(fd, [], sched)
-    return fd
-
-
-def _keep(fd, saved, sched):
-    os.ftruncate(fd, 0)
-    if saved:
-        os.pwrite(fd, json.dumps({"sched": str(sched), "saved": saved}).encode(), 0)
-        os.fsync(fd)
-
-
-def _wait_and_restore(end, saved, lock, sched):
+def _wait_and_restore(end, saved, sched):
     """The guard's life; its exit status."""
     os.setsid()
-    said = b""
-    while True:
-        some = os.read(end, 4096)
-        if not some:
-            break
-        said += some
-    groups = said.split(b"\n")[:-1]
+    with open(end, encoding="ascii") as pipe:
+        groups = pipe.read().split()
     if groups and int(groups[-1]):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(int(groups[-1]), signal.SIGKILL)
-    return _restore(saved, lock, sched)
+    return _restore(saved, sched)
 
 
-def _restore(saved, lock, sched):
-    """Put back what was, and forget it; give 1 if something could not be, after saying so."""
+def _restore(saved, sched):
+    """Put back what was; give 1 if something could not be, after saying so."""
     status = 0
     for pair in saved:
         try:
@@ -221,6 +161,4 @@ def _restore(saved, lock, sched):
         except Error as error:
             status = 1
             print(f"error: could not be put back: {error}", file=sys.stderr, flush=True)
-    if status == 0:
-        _keep(lock, [], sched)
     return status

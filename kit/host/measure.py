@@ -17,12 +17,11 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from kit.features import FEATURES
 from kit.host import facts, knobs, workloads
 from kit.paths import BUILD, ROOT
-from kit.process import Error, kill_group, say, sh, warn
+from kit.process import Error, kill_group, say, warn
 from kit.results import store
 
 INSTRUMENT = "host"
@@ -55,7 +54,7 @@ class Wanted:
     primary figures; as_is: toggle nothing; noisy: measure although the host is not quiet; save: write
     to results/; only: beginnings of the names of workloads, empty for all; features: the stack's;
     asked: the features to measure, empty for all that the kernel has; states: further states, {name:
-    writes}; schbench: the directory of its source; name: of the host, "" for that of its CPU.
+    writes}; name: of the host, "" for that of its CPU.
     """
     size: workloads.Size
     every: bool
@@ -66,7 +65,6 @@ class Wanted:
     features: tuple
     asked: tuple
     states: dict
-    schbench: Path | None
     name: str
 
 
@@ -82,15 +80,12 @@ def asked(settings):
             raise Error(f"STATES={state}: must be NAME:FILE=VALUE,... with ; between several")
         knobs.parse(writes)
         further[name] = writes
-    schbench = settings["SCHBENCH"]
-    if schbench and not (Path(schbench) / "schbench.c").exists():
-        raise Error(f"SCHBENCH={schbench}: no schbench.c in there")
     size = workloads.SHORT if short else workloads.FULL if full else workloads.NORMAL
     if settings["ROUNDS"]:
         size = replace(size, rounds=settings["ROUNDS"])
     return Wanted(size, short or full or bool(settings["WORKLOADS"]), settings["AS_IS"], settings["NOISY"], save, settings["WORKLOADS"],
                     tuple(feature.name for feature in FEATURES), settings["FEATURES"], further,
-                    Path(schbench).resolve() if schbench else None, settings["NAME"])
+                  settings["NAME"])
 
 
 # ---- what is measured ----
@@ -211,15 +206,14 @@ class Host:
     """The host while it is measured: sets states, runs commands, and watches for other load. A
     context manager, which restores what was toggled."""
 
-    def __init__(self, subjects, shape, noisy, sched=knobs.SCHED, state=knobs.STATE):
+    def __init__(self, subjects, shape, noisy, sched=knobs.SCHED):
         self.subjects, self.shape, self.noisy, self.sched = subjects, shape, noisy, sched
-        self.state = state
         self.guard = None
         self.most = [0.0, 0.0]
 
     def __enter__(self):
         if any(self.subjects.values()):
-            self.guard = knobs.Guard(list(self.subjects.values()), self.sched, self.state)
+            self.guard = knobs.Guard(list(self.subjects.values()), self.sched)
         return self
 
     def __exit__(self, *what):
@@ -335,22 +329,8 @@ def file_for(directory, release):
     return path
 
 
-def build_schbench(source):
-    """Build schbench in a copy of its source, and add that to PATH. Error if it does not build."""
-    copy = BUILD / "schbench"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(source, copy,
-                    ignore=shutil.ignore_patterns(".git", "*.o", ".depend", "schbench"))
-    sh(["make", "-C", copy], capture=True, timeout=300)
-    if not (copy / "schbench").exists():
-        raise Error(f"SCHBENCH={source}: its make builds no schbench")
-    os.environ["PATH"] = f"{copy}:{os.environ.get('PATH', os.defpath)}"
-
-
 def choose(wanted, shape):
     """The Workloads that can run here, and why others cannot, {name: reason}."""
-    if wanted.schbench:
-        build_schbench(wanted.schbench)
     everything = workloads.every(shape, wanted.size, sys.executable)
     for begin in wanted.only:
         if not any(workload.name.startswith(begin) for workload in everything):
@@ -375,8 +355,6 @@ def command(settings):
     if os.geteuid() and not wanted.as_is:
         raise Error("only root can toggle what is in debugfs: run it as root, or with AS_IS=1 to "
                     "measure the kernel as it is, to be compared with other kernels")
-    # Before the present state of the switches is read.
-    knobs.recover()
     about, kernel = facts.gather(), facts.kernel()
     directory = (ROOT if wanted.save else BUILD) / "results" / (wanted.name or facts.name(about))
     repeat = {"command": _command(settings), "commit": settings["BENCH_COMMIT"] or store.commit(), **asdict(wanted.size), "host": about}

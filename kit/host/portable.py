@@ -22,7 +22,7 @@ RUN = """\
 #   FEATURES=TTWU_QUEUE_L2                  the features to measure
 #   STATES='NAME:FILE=VALUE,...;...'        further states, files below sched/ of debugfs
 #   AS_IS=1    toggle nothing               NOISY=1 measure although the host is not quiet
-#   SCHBENCH=  directory of its source      NAME=   name of the host
+#   NAME=      name of the host
 # The variable PYTHON names a python 3.9 or later.
 
 cd "$(dirname "$0")" || exit
