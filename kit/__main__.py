@@ -40,8 +40,6 @@ def take(args):
                         " lists them")
         names.append(name)
         env[name] = value
-        if name in ("KIT_BUILD", "SERIES", "LINUX"):
-            os.environ[name] = value
     settings.check(args.command, names)
     return settings.read(args.command, env)
 
@@ -62,7 +60,7 @@ def main(argv=None):
     try:
         given = take(args)
         # Only the command's own module is imported: other modules may need packages that are not
-        # installed. And paths.py reads settings when it is imported.
+        # installed.
         return importlib.import_module(args.module).command(given)
     except ModuleNotFoundError as error:
         if (error.name or "kit").partition(".")[0] == "kit":

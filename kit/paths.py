@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit import settings
 
+# The name of the series for hosts.
+DEFAULT = "6.12"
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = Path(os.environ.get("KIT_BUILD") or ROOT / "build").resolve()
 PATCHES = ROOT / "patches"
 RESULTS = ROOT / "results"
 # Diffs for kernels that only tests boot. They are in no series; its file `series` says what each is for.
@@ -37,7 +36,7 @@ class Series:
 
     name: str
     root: Path = PATCHES
-    build: Path = BUILD
+    build: Path = ROOT / "build"
     given: str = ""
 
     def other(self, name) -> Series:
@@ -67,14 +66,14 @@ class Series:
     def results(self, machine) -> str:
         """The directory of the results on a machine, below results/. Another series than the default
         one has a directory of its own, so that no series overwrites the results of another."""
-        if self.name == settings.default("SERIES"):
+        if self.name == DEFAULT:
             return machine
         return f"{machine}-{self.name.replace('/', '-')}"
 
     @property
     def setting(self) -> str:
         """What selects the series on the command line: "" for the default one, else " SERIES=..."."""
-        return "" if self.name == settings.default("SERIES") else f" SERIES={self.name}"
+        return "" if self.name == DEFAULT else f" SERIES={self.name}"
 
     @property
     def downloads(self) -> Path:
@@ -96,5 +95,3 @@ class Series:
         """The base without the patches, a worktree of `linux`."""
         return self.work / "linux-base"
 
-
-SERIES = Series(os.environ.get("SERIES") or settings.default("SERIES"), given=os.environ.get("LINUX", ""))

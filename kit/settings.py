@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable
 
 from kit.commands import COMMANDS
+from kit.paths import DEFAULT, ROOT, Series
 from kit.process import Error
 
 # What a command-line variable of make's may be called that is no setting of the kit.
@@ -109,7 +111,7 @@ def seeds(text):
 
 SETTINGS = (
     Setting("KIT_BUILD", str, "", "directory of all outputs (default: build/)"),
-    Setting("SERIES", str, "6.12", "series of patches to work on: a directory below patches/"),
+    Setting("SERIES", str, DEFAULT, "series of patches to work on: a directory below patches/"),
     Setting("LINUX", str, "", "kernel source to use as the base from now on: a directory or tarball;"
             " 'debian' goes back to the pinned one"),
     Setting("BUILD", str, "stack", "kernel to build or run: stack, base, nocache, offstack, base-offstack, debug, kasan, kcsan, leak,"
@@ -195,6 +197,16 @@ class Settings:
     def __getitem__(self, name):
         return self.values[name]
 
+    @property
+    def build(self) -> Path:
+        """The directory of all outputs."""
+        return Path(self["KIT_BUILD"] or ROOT / "build").resolve()
+
+    @property
+    def series(self) -> Series:
+        """The series that the command works on."""
+        return Series(self["SERIES"], build=self.build, given=self["LINUX"])
+
 
 def read(command, env):
     """The Settings of a command, of {name: text}, such as the environment. Error for a value of the
@@ -202,11 +214,6 @@ def read(command, env):
     takes = of(command)
     return Settings(command, {one.name: env[one.name] for one in takes if env.get(one.name)},
                     {one.name: one.value(env.get(one.name, "")) for one in takes})
-
-
-def default(name_):
-    """The default value of a setting."""
-    return _BY_NAME[name_].default
 
 
 def of(command):

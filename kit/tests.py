@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 
-from kit.paths import BUILD, ROOT
+from kit.paths import ROOT
 from kit.process import Error
 
 # Tier: what its tests need.
@@ -21,7 +21,7 @@ TIERS = {
 }
 
 
-def pytest_command(command, arguments):
+def pytest_command(command, arguments, build):
     """The command line of pytest for make's target `command`; arguments: the setting TESTS."""
     tier = command.removeprefix("test").removeprefix("-")
     marked = tier or "not long"
@@ -30,14 +30,14 @@ def pytest_command(command, arguments):
     except ValueError as error:
         raise Error(f"TESTS={arguments}: {error}") from None
     # One test on each CPU. A test's output is captured and shown when the test has ended.
-    return [sys.executable, "-m", "pytest", f"--basetemp={BUILD / 'pytest' / (tier or 'all')}",
+    return [sys.executable, "-m", "pytest", f"--basetemp={build / 'pytest' / (tier or 'all')}",
             f"-n{len(os.sched_getaffinity(0))}", "--dist=loadgroup",
             "--capture=fd", "-m", marked, *words]
 
 
 def command(settings):
     """make test and the tiers: replace this process by pytest."""
-    directory = BUILD / "pytest"
+    directory = settings.build / "pytest"
     directory.mkdir(parents=True, exist_ok=True)
     for path in (directory, *directory.iterdir()):
         if not os.access(path, os.W_OK):
@@ -46,4 +46,4 @@ def command(settings):
     env = {name: value for name, value in os.environ.items()
            if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "TESTS")}
     os.chdir(ROOT)
-    os.execve(sys.executable, pytest_command(settings.command, settings["TESTS"]), env)
+    os.execve(sys.executable, pytest_command(settings.command, settings["TESTS"], settings.build), env)

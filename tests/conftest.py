@@ -6,6 +6,7 @@ the fixture `built` boots a kernel, so its tier is boot. Every other test is fas
 uses the kernel's tree, QEMU or apt-get: a forgotten marker is noticed.
 """
 
+import os
 import signal
 import socket
 import subprocess
@@ -16,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from kit import apt, pinned
-from kit.paths import SERIES, Series
+from kit import apt, pinned, settings
+from kit.paths import Series
 from kit.process import git, sh
 from kit.stack import base
 from kit.tests import TIERS
@@ -93,7 +94,7 @@ def misplaced(command, cwd):
         return "runs QEMU"
     if program.startswith("apt-"):
         return "runs apt"
-    if cwd and Path(cwd).is_relative_to(SERIES.work):
+    if cwd and Path(cwd).is_relative_to(settings.read("test", os.environ).series.work):
         return "uses the kernel's tree"
     if program == "make" and any(word.startswith("O=") for word in words):
         return "builds a kernel"

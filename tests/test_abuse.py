@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from here import named
 from kit import settings
 from kit.features import FEATURES
 from kit.paths import GUEST
@@ -54,13 +55,13 @@ def test_a_measurement_that_does_not_see_the_control_fails():
 
 def test_states():
     """Each bit is in each state, in the default one as at boot; and none that the kernel lacks."""
-    states = {name: text.replace("features=", "").split(",") for name, text in abuse.writes("stack").items()}
+    states = {name: text.replace("features=", "").split(",") for name, text in abuse.writes(named("stack")).items()}
     assert set(states) == set(abuse.STATES)
     assert states["on"] == [bit.name for bit in FEATURES]
     assert states["off"] == [f"NO_{bit.name}" for bit in FEATURES]
     assert [word for word in states["default"] if not word.startswith("NO_")] == [
         bit.name for bit in FEATURES if bit.default == "on"]
-    assert not any("SAMPLE" in text for text in abuse.writes("rt").values())
+    assert not any("SAMPLE" in text for text in abuse.writes(named("rt")).values())
 
 
 def test_the_job_has_each_attacker():

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from here import named
 from kit import settings
 from kit.trials import torture
 from kit.vm import demo, guest, kernel, ktap, machine
@@ -89,9 +90,9 @@ def check(result, reasons=()):
 
 def selftests_on(name, names):
     """Run selftests on a machine and check that these ran; names: as guest.selftest() takes them."""
-    kernel.build("stack")
+    kernel.build(named("stack"))
     m = machine.load(name)
-    tests = check(guest.selftest(m, "stack", names=names), not_here(m))
+    tests = check(guest.selftest(m, named("stack"), names=names), not_here(m))
     assert {test.name.removeprefix("selftests: sched: ") for test in tests.tests} == (set(names) or SELFTESTS)
     # The ids are compared with the machine file on every machine, so that one may not skip.
     groups = [test for path, test in tests.leaves() if "sched: l2_groups" in path]
@@ -106,9 +107,9 @@ def test_selftests(name):
 
 def test_selftests_with_isolated_cpus():
     """An isolated CPU keeps its L2 group, and shares no LLC. It cannot be in a cpuset partition."""
-    kernel.build("stack")
+    kernel.build(named("stack"))
     m = machine.load(demo.DEFAULT_MACHINE)
-    tests = check(guest.selftest(m, "stack", ["isolcpus=domain,2,3"], names=sorted(TOPOLOGY)), [
+    tests = check(guest.selftest(m, named("stack"), ["isolcpus=domain,2,3"], names=sorted(TOPOLOGY)), [
         *not_here(m), "refused", "an LLC has 3 cores only", "LLCs of different sizes"])
     assert any("isolated CPU: queued" in path and test.status == ktap.OK for path, test in tests.leaves())
 
@@ -116,10 +117,10 @@ def test_selftests_with_isolated_cpus():
 def test_features_of_the_command_line():
     """sched_features= switches features as a write does, whatever blanks there are, reports the names of none, and
     leaves the rest at the defaults."""
-    kernel.build("stack")
+    kernel.build(named("stack"))
     m = machine.load("one-llc")
     before, after = (
-        guest.run(m, "stack", "features", kernel_args=more)
+        guest.run(m, named("stack"), "features", kernel_args=more)
         for more in ([], ['sched_features="NO_SCHED_CACHE, RUBBISH,,TTWU_QUEUE_L2 "']))
     check(before)
     check(after)
@@ -134,11 +135,11 @@ def test_features_of_the_command_line():
 
 def test_selftests_with_checkers():
     """The selftests and the KUnit tests on the kernel with lockdep and the series' own checks."""
-    kernel.build("debug")
+    kernel.build(named("debug"))
     m = machine.load(demo.DEFAULT_MACHINE)
     # With lockdep, a hop of a pipe takes hundreds of microseconds.
     slow = ["a turn takes too long to communicate", "they are too slow"]
-    tests = check(guest.selftest(m, "debug"), not_here(m) + slow)
+    tests = check(guest.selftest(m, named("debug")), not_here(m) + slow)
     suites = [test for test in tests.tests if test.name.startswith("kunit: ")]
     assert {test.name.removeprefix("kunit: ") for test in suites} == KUNIT
     assert all(test.subtests for test in suites)
@@ -152,9 +153,9 @@ def test_page():
 def test_torture_with_lockdep():
     """All that servers do to the scheduler at once, for five minutes, in a kernel with lockdep. In CI it
     replaces `make stress`, whose bits are switched here, too."""
-    kernel.build("debug")
+    kernel.build(named("debug"))
     # With the default of 500 processes, the part `memory` takes most of the time.
-    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), "debug", seed=1, processes=100, minutes=5)
+    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), named("debug"), seed=1, processes=100, minutes=5)
     print(f"{totals.guests} guests", *totals.lines(), sep="\n")
     assert not totals.failures, "\n".join(totals.failures)
     # Each part has come to something.

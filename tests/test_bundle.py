@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from kit.paths import SERIES
+from here import SERIES
 from kit.process import Error, git, sh
 from kit.stack import base, bundle, patches
 
@@ -124,7 +124,7 @@ def test_a_patch_that_is_not_exported_is_refused(made):
 @pytest.mark.patches
 def test_real_patches(tmp_path):
     """On those files of the pinned base that the patches change: the rest is a gigabyte."""
-    top = unpacked(bundle.write(), tmp_path / "got")
+    top = unpacked(bundle.write(SERIES), tmp_path / "got")
     changed = git(SERIES.linux, "diff", "--name-only", "--no-renames", "base", "stack").out.split()
     old = git(SERIES.linux, "ls-tree", "-r", "--name-only", "base", "--", *changed).out.split()
     want = {name: git(SERIES.linux, "rev-parse", f"stack:{name}").out.strip() for name in changed}

@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from kit.paths import SERIES
+from here import SERIES
 from kit.process import git
 from kit.stack import patches
 from kit.vm import checks
 from kit.stack.base import IDENTITY
 
-PATCHES = patches.listed()
+PATCHES = patches.listed(SERIES)
 # These take turns in one worktree, so they leave the other CPUs to other tests.
 COMPILES = pytest.mark.xdist_group("compiles")
 
@@ -37,18 +37,18 @@ def verdicts(results):
 @COMPILES
 @pytest.mark.parametrize("tool", checks.TOOLS)
 def test_no_patch_adds_a_message(tool):
-    verdicts((patch, checks.messages_added(tool, patch, *checks.pair(patch))) for patch in PATCHES)
+    verdicts((patch, checks.messages_added(SERIES, tool, patch, *checks.pair(SERIES, patch))) for patch in PATCHES)
 
 
 @pytest.mark.patches
 def test_style_of_each_patch():
-    verdicts((patch, checks.style(patch)) for patch in PATCHES)
+    verdicts((patch, checks.style(SERIES, patch)) for patch in PATCHES)
 
 
 @pytest.mark.patches
 @COMPILES
 def test_selftests_build_with_each_patch_that_touches_them():
-    built = [(patch, result) for patch in PATCHES if (result := checks.selftests(patch))]
+    built = [(patch, result) for patch in PATCHES if (result := checks.selftests(SERIES, patch))]
     assert built
     verdicts(built)
 
@@ -56,14 +56,14 @@ def test_selftests_build_with_each_patch_that_touches_them():
 @pytest.mark.patches
 @COMPILES
 def test_new_files_are_in_maintainers():
-    verdict(checks.unlisted())
+    verdict(checks.unlisted(SERIES))
 
 
 @pytest.mark.patches
 @COMPILES
 @pytest.mark.parametrize("config", checks.CONFIGURATIONS, ids=lambda config: config.name)
 def test_stack_compiles_with(config):
-    verdict(checks.compiles(config))
+    verdict(checks.compiles(SERIES, config))
 
 
 CACHE_OFF = next(config for config in checks.CONFIGURATIONS if config.name == "SCHED_CACHE off")
@@ -72,8 +72,8 @@ CACHE_OFF = next(config for config in checks.CONFIGURATIONS if config.name == "S
 @pytest.mark.patches
 @COMPILES
 def test_cache_aware_scheduling_changes_no_function_if_not_configured():
-    verdict(checks.unchanged(CACHE_OFF, checks.pair("sched-cache-number-the-llcs.patch")[0],
-            checks.pair("sched-cache-enable-cache-aware-scheduling-by-default.patch")[1]))
+    verdict(checks.unchanged(SERIES, CACHE_OFF, checks.pair(SERIES, "sched-cache-number-the-llcs.patch")[0],
+            checks.pair(SERIES, "sched-cache-enable-cache-aware-scheduling-by-default.patch")[1]))
 
 
 # ---- that the checks can fail ----
@@ -140,7 +140,7 @@ int checks_toy(int b)
 
 def add_to_core(text, directory):
     """Make a commit on the base that adds `text` to kernel/sched/core.c; return its id."""
-    first, file = checks.commits()[0], "kernel/sched/core.c"
+    first, file = checks.commits(SERIES)[0], "kernel/sched/core.c"
     index = {"GIT_INDEX_FILE": directory / "index"}
     whole = git(SERIES.linux, "show", f"{first}:{file}").out + text
     blob = git(SERIES.linux, "hash-object", "-w", "--stdin", input=whole).out.strip()
@@ -164,7 +164,7 @@ def toy_commit(tmp_path_factory):
     ("sparse", ["symbol 'checks_toy' was not declared"]),
     ("kernel-doc", ["'b' not described in 'checks_toy'", "'a' description in 'checks_toy'"])])
 def test_new_message_is_found(toy_commit, tool, finds):
-    result = checks.messages_added(tool, "toy.patch", checks.commits()[0], toy_commit)
+    result = checks.messages_added(SERIES, tool, "toy.patch", checks.commits(SERIES)[0], toy_commit)
     print(result.facts, *result.findings, sep="\n")
     assert all(finding.startswith(f"toy.patch: {tool}: kernel/sched/core.c: ")
                for finding in result.findings)
@@ -175,7 +175,7 @@ def test_new_message_is_found(toy_commit, tool, finds):
 @pytest.mark.patches
 @COMPILES
 def test_function_that_changes_is_found(toy_commit):
-    result = checks.unchanged(CACHE_OFF, checks.commits()[0], toy_commit)
+    result = checks.unchanged(SERIES, CACHE_OFF, checks.commits(SERIES)[0], toy_commit)
     print(result.facts, *result.findings, sep="\n")
     assert result.findings == ["SCHED_CACHE off: core.o: checks_toy differs"]
 
@@ -185,7 +185,7 @@ def test_function_that_changes_is_found(toy_commit):
 def test_bad_style_is_found(toy_commit, tmp_path):
     patch = tmp_path / "toy.patch"
     git(SERIES.linux, "format-patch", "-1", f"--output={patch}", toy_commit)
-    result = checks.style(patch.name, tmp_path)
+    result = checks.style(SERIES, patch.name, tmp_path)
     print(result.facts, *result.findings, sep="\n")
     for what in ("ERROR:TRAILING_STATEMENTS", "WARNING:COMMIT_MESSAGE", "WARNING:BRACES"):
         assert any(what in finding for finding in result.findings)
@@ -195,7 +195,7 @@ def test_bad_style_is_found(toy_commit, tmp_path):
 @COMPILES
 def test_option_that_kconfig_drops_is_found():
     # SCHED_SMT has no prompt on x86: it follows SMP.
-    result = checks.compiles(checks.Config("toy", {"SCHED_SMT": "n"}))
+    result = checks.compiles(SERIES, checks.Config("toy", {"SCHED_SMT": "n"}))
     print(result.facts, *result.findings, sep="\n")
     assert "# CONFIG_SCHED_SMT is not set  (it is y)" in result.findings[0]
 
@@ -204,7 +204,7 @@ def test_option_that_kconfig_drops_is_found():
 @COMPILES
 def test_patch_that_does_not_build_is_found(tmp_path):
     broken = add_to_core("static int checks_toy = no_such_thing;\n", tmp_path)
-    result = checks.messages_added("gcc", "toy.patch", checks.commits()[0], broken)
+    result = checks.messages_added(SERIES, "gcc", "toy.patch", checks.commits(SERIES)[0], broken)
     print(result.facts, *result.findings, sep="\n")
     assert "toy.patch: does not build:" in result.findings[0]
     assert "'no_such_thing' undeclared here" in result.findings[0]
@@ -214,7 +214,7 @@ def test_patch_that_does_not_build_is_found(tmp_path):
 @COMPILES
 def test_target_that_make_passes_over_is_found(monkeypatch):
     monkeypatch.setattr(checks, "SCHED", "kernel/sched/no-such-directory/")
-    result = checks.compiles(checks.Config("toy", {}))
+    result = checks.compiles(SERIES, checks.Config("toy", {}))
     print(result.facts, *result.findings, sep="\n")
     assert result.findings == ["toy: does not build: nothing was compiled for"
                                " kernel/sched/no-such-directory/"]

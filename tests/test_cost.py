@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from here import named
 from kit import settings
 from kit.cost import measure, plan, profile
 from kit.paths import GUEST, Series
@@ -62,19 +63,19 @@ def test_rows_are_what_the_machine_has():
 def test_columns():
     """The stack is compared with the base, mainline with itself without the feature."""
     against = {state.column: state.against for build in ("base", "stack", "7.3/nocache", "7.3/base")
-               for state in plan.states(build)}
+               for state in plan.states(named(build))}
     print(against)
     assert against.pop("base") is None and against.pop("7.3/nocache") is None
     assert against.pop("7.3 on") == against.pop("7.3 off") == "7.3/nocache"
     assert set(against.values()) == {"base"} and {"off", "SIS_FAST"} <= set(against)
-    on = next(state for state in plan.states("stack") if state.column == "SIS_FAST")
+    on = next(state for state in plan.states(named("stack")) if state.column == "SIS_FAST")
     assert on.writes.endswith(",features=SIS_FAST") and "features=NO_TTWU_QUEUE_L2," in on.writes
 
 
 def test_chosen_columns():
     """Those that they are compared with come along; an unknown name is an error."""
-    builds = ["base", "stack", "7.3/nocache", "7.3/base"]
-    found = {build: [state.column for state in states]
+    builds = [named(name) for name in ("base", "stack", "7.3/nocache", "7.3/base")]
+    found = {str(build): [state.column for state in states]
              for build, states in plan.chosen(builds, ["off", "SIS_FAST"]).items()}
     assert found == {"base": ["base"], "stack": ["off", "SIS_FAST"], "7.3/nocache": [], "7.3/base": []}
     assert plan.chosen(builds) == {build: plan.states(build) for build in builds}
@@ -82,10 +83,10 @@ def test_chosen_columns():
         plan.chosen(builds, ["of"])
 
 
-def test_columns_of_a_series_for_mainline(monkeypatch):
+def test_columns_of_a_series_for_mainline():
     """It has no feature bits: it is compared with its base with the feature off, and on."""
-    monkeypatch.setattr(plan, "SERIES", Series("7.3/leave-llc"))
-    found = {state.column: state for build in ("base", "stack") for state in plan.states(build)}
+    found = {state.column: state for build in ("base", "stack")
+             for state in plan.states(kernel.Kernel(Series("7.3/leave-llc"), build))}
     assert {column: state.against for column, state in found.items()} == {
         "base off": None, "base on": None, "off": "base off", "on": "base on"}
     assert found["on"].writes == found["base on"].writes == "llc_balancing/enabled=1"
@@ -96,11 +97,11 @@ def test_collect(monkeypatch):
     """What the boots give comes together by column and metric, each figure by its name."""
     monkeypatch.setattr(kernel, "identity", lambda build: {})
 
-    def found(m, build, boot, size, state, stop):
-        return {row.name: [dict(middle=len(build), mean=number, slab=0, percpu=number) for number in range(3)]
+    def found(m, build, boot, size, state, userland, stop):
+        return {row.name: [dict(middle=len(str(build)), mean=number, slab=0, percpu=number) for number in range(3)]
                 for row in boot.rows}
     monkeypatch.setattr(measure, "measure", found)
-    result = measure.collect(TWO, ["base", "stack"], plan.FULL, {})
+    result = measure.collect(TWO, [named("base"), named()], plan.FULL, {}, named())
     assert store.problems(result) == []
     assert result.values["off"]["pipe/one-CPU"] == [5, 5, 5]
     assert result.values["off"]["pipe/one-CPU+ticks"] == [0, 1, 2]
@@ -116,14 +117,14 @@ def test_disturbed_layout_is_left_out(monkeypatch, capsys):
     metric."""
     monkeypatch.setattr(kernel, "identity", lambda build: {})
 
-    def found(m, build, boot, size, state, stop):
+    def found(m, build, boot, size, state, userland, stop):
         moved = {("pipe/one-LLC", "off", 1), *(("yield", "base", number) for number in range(3))}
         return {row.name: [dict(middle=10, mean=number, slab=0, percpu=number,
                                 disturbed=int((row.name, state.column, number) in moved))
                            for number in range(3)] for row in boot.rows}
     monkeypatch.setattr(measure, "measure", found)
-    result = measure.collect(TWO, ["base", "stack"], plan.FULL, {"command": "c", "commit": "x",
-                                                                 "qemu": "10"})
+    result = measure.collect(TWO, [named("base"), named()], plan.FULL,
+                             {"command": "c", "commit": "x", "qemu": "10"}, named())
     assert store.problems(result) == []
     assert result.repeat["disturbed"] == {"pipe/one-LLC": {"1": ["off"]},
                                           "yield": {str(number): ["base"] for number in range(3)}}
@@ -248,7 +249,7 @@ def test_spread():
 
 def test_primary_rows_are_measured(monkeypatch):
     """Each machine has them, and a run declares them."""
-    monkeypatch.setattr(qemu, "find", lambda: None)
+    monkeypatch.setattr(qemu, "find", lambda build: None)
     monkeypatch.setattr(qemu, "version", lambda program: "10.0.2")
     monkeypatch.setattr(initramfs, "base", lambda build: b"")
     assert set(plan.PRIMARY) <= names(TWO) & names(ONE)
@@ -256,7 +257,7 @@ def test_primary_rows_are_measured(monkeypatch):
     result.repeat["primary"] = ["other"]
     assert verdict.of(result)["off"]["pipe"].word == verdict.SECONDARY
     monkeypatch.setattr(store, "commit", lambda: "commit")
-    assert measure.repeat_info(TWO, TINY, "")["primary"] == list(plan.PRIMARY)
+    assert measure.repeat_info(TWO, TINY, "", named())["primary"] == list(plan.PRIMARY)
 
 
 def test_blocks_are_compared():
@@ -324,7 +325,7 @@ def test_instructions_are_those_of_the_function_they_are_in():
 @pytest.mark.parametrize("what", ["pip", "pipe/one-CPU,none", "pipe/one-CPU,base", "memory/1"])
 def test_profile_of_what_there_is_not(what):
     with pytest.raises(Error, match="ROW is one of pipe/one-CPU, ") as caught:
-        profile.show(TWO, what, ["base", "stack"], TINY)
+        profile.show(TWO, what, [named("base"), named()], TINY, named())
     print(caught.value)
 
 
@@ -340,7 +341,7 @@ def test_switches(env, says):
 @pytest.fixture(scope="module")
 def built():
     """The kernel with the patches, which is quick if it is there."""
-    kernel.build("stack")
+    kernel.build(named("stack"))
 
 
 def only(name, m=ONE, size=TINY):
@@ -351,7 +352,7 @@ def only(name, m=ONE, size=TINY):
 
 @pytest.mark.usefixtures("built")
 def test_figures_are_the_same_again():
-    first, second = (measure.measure(ONE, "stack", only("fork-exit"), TINY, plan.states("stack")[0])
+    first, second = (measure.measure(ONE, named(), only("fork-exit"), TINY, plan.states(named("stack"))[0], named())
                      for _ in range(2))
     print(first, second)
     assert first == second and first["fork-exit"][0]["middle"] > 1000
@@ -361,9 +362,9 @@ def test_figures_are_the_same_again():
 @pytest.mark.parametrize("name", ["pipe/any-of-one-LLC", "futex/any-of-two-LLCs"])
 def test_wakeups_select_a_cpu(name):
     """In the rows whose tasks may use several CPUs, and in no other."""
-    state = plan.states("stack")[0]
+    state = plan.states(named("stack"))[0]
     for row, selects in ((name, True), (name.replace("any-of-", ""), False)):
-        found = profile.measure(TWO, "stack", state, only(row, TWO).rows[0], TINY)
+        found = profile.measure(TWO, named(), state, only(row, TWO).rows[0], TINY, named())
         count = sum(number for function, number in found.items()
                     if function in ("select_task_rq_fair", "select_idle_sibling"))
         print(row, count)
@@ -374,9 +375,9 @@ def test_wakeups_select_a_cpu(name):
 def test_profile_adds_up():
     """The plugin counts as many instructions as the guest's clock, within 2 % for reading the clock."""
     boot = only("pipe/one-CPU", size=plan.Size(1, 20, 10, 1024))
-    state = plan.states("stack")[0]
-    clock = measure.measure(ONE, "stack", boot, TINY, state)["pipe/one-CPU"][0]["mean"]
-    found = profile.measure(ONE, "stack", state, boot.rows[0], plan.Size(1, 20, 10, 1024))
+    state = plan.states(named("stack"))[0]
+    clock = measure.measure(ONE, named(), boot, TINY, state, named())["pipe/one-CPU"][0]["mean"]
+    found = profile.measure(ONE, named(), state, boot.rows[0], plan.Size(1, 20, 10, 1024), named())
     print(f"clock {clock:.0f}, plugin {sum(found.values()):.0f}")
     assert sum(found.values()) == pytest.approx(clock, rel=0.02)
     assert found["try_to_wake_up"] > 10 and found[profile.USER_SPACE] > 10
@@ -389,7 +390,7 @@ def test_profile_adds_up():
     ("latency_warn_ms=+7", "latency_warn_ms=[+]7 does not last")])
 def test_state_that_the_kernel_does_not_take_is_an_error(writes, says):
     with pytest.raises(Error, match=says) as caught:
-        measure.measure(ONE, "stack", only("yield"), TINY, plan.State("odd", writes))
+        measure.measure(ONE, named(), only("yield"), TINY, plan.State("odd", writes), named())
     print(caught.value)
 
 
@@ -399,7 +400,7 @@ def test_stopped_run_ends():
     stop = threading.Event()
     stop.set()
     with pytest.raises(Error, match="the run was stopped"):
-        measure.measure(ONE, "stack", only("yield"), plan.FULL, plan.states("stack")[0], stop)
+        measure.measure(ONE, named(), only("yield"), plan.FULL, plan.states(named("stack"))[0], named(), stop)
 
 
 @pytest.mark.usefixtures("built")
@@ -407,7 +408,7 @@ def test_memory_is_that_of_the_processes():
     """Memory is a multiple of 4 bytes and at least that of a process without the patches: a percpu
     counter for each of four kinds of pages."""
     boot = plan.boots(ONE, plan.SHORT)[-1]
-    found = measure.measure(ONE, "stack", boot, plan.SHORT, plan.states("stack")[0])
+    found = measure.measure(ONE, named(), boot, plan.SHORT, plan.states(named("stack"))[0], named())
     print(found)
     [figure] = found["memory/1"]
     assert figure["slab"] > 4000 and 4 * 4 * ONE.cpus <= figure["percpu"] < 1000 * ONE.cpus
@@ -416,10 +417,10 @@ def test_memory_is_that_of_the_processes():
 
 @pytest.mark.usefixtures("built")
 def test_kernel_takes_the_state_of_each_column():
-    states = plan.states("stack")
+    states = plan.states(named("stack"))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         found = dict(zip(states, pool.map(
-            lambda state: measure.measure(ONE, "stack", only("yield"), TINY, state), states)))
+            lambda state: measure.measure(ONE, named(), only("yield"), TINY, state, named()), states)))
     for state in states:
         print(state.column, found[state])
         assert found[state]["yield"][0]["middle"] > 10
@@ -429,9 +430,9 @@ def test_kernel_takes_the_state_of_each_column():
 @pytest.mark.usefixtures("built")
 def test_short_form(capsys):
     """Measure all rows and columns for a moment each. The figures are printed, not judged."""
-    kernel.build("base")
-    result = measure.collect(TWO, ["base", "stack"], plan.SHORT,
-                          measure.repeat_info(TWO, plan.SHORT, None))
+    kernel.build(named("base"))
+    result = measure.collect(TWO, [named("base"), named()], plan.SHORT,
+                          measure.repeat_info(TWO, plan.SHORT, None, named()), named())
     assert store.problems(result) == []
     for heading, rows in tables.cost(verdict.judged(result)):
         print("", heading, "", *tables.text(rows), sep="\n")

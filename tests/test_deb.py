@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from kit.paths import GUEST
+from here import SERIES
+from kit.paths import GUEST, Series
 from kit.process import Error
 from kit.stack import patches
 from kit.vm import deb, guest, kernel, qemu
@@ -43,7 +44,7 @@ def fake_kconfig(monkeypatch):
 def test_configuration_that_is_not_there(tmp_path):
     for config in ("clout", tmp_path / "none", tmp_path):
         with pytest.raises(Error, match="neither one of cloud, generic nor a .config that can be read") as caught:
-            deb.read(str(config))
+            deb.read(SERIES, str(config))
         print(caught.value)
 
 
@@ -53,15 +54,15 @@ def test_configuration_that_is_not_there(tmp_path):
 def test_configuration_of_another_machine(tmp_path, text, says):
     (tmp_path / "config").write_text(text)
     with pytest.raises(Error, match="not the configuration of a 64-bit x86 kernel") as caught:
-        deb.read(str(tmp_path / "config"))
+        deb.read(SERIES, str(tmp_path / "config"))
     print(caught.value)
     assert says in str(caught.value)
 
 
 def test_other_series_is_refused(toy):
-    toy.series = deb.SERIES.__class__("7.3/x", toy.series.root, toy.series.build)
+    toy.series = Series("7.3/x", toy.series.root, toy.series.build)
     with pytest.raises(Error, match="SERIES=7.3/x: packages are made of 6.12 only"):
-        deb.build("generic", toy.series)
+        deb.build(toy.series, "generic")
 
 
 def test_our_options_replace_theirs(tmp_path, fake_kconfig):
@@ -86,7 +87,7 @@ def test_option_that_is_not_to_be_had(tmp_path, fake_kconfig):
 
 @pytest.mark.patches
 def test_kconfig_takes_our_options(tmp_path):
-    source = patches.ensure()
+    source = patches.ensure(SERIES)
     deb.configure(source, tmp_path, THEIRS, "x", tmp_path / "log")
     text = (tmp_path / ".config").read_text()
     assert "CONFIG_SCHED_CACHE=y" in text and "CONFIG_DEBUG_INFO=y" not in text
@@ -118,7 +119,7 @@ def test_packages_of_a_build(toy, tmp_path, monkeypatch):
     tree = toy.git("rev-parse", "HEAD^{tree}")[:12]
     found = {}
     for name in ("cloud", "generic", str(config)):
-        built = deb.build(name, toy.series)
+        built = deb.build(toy.series, name)
         assert len(built) == 2 and all(path.is_file() for path in built)
         found[name] = [path.name for path in built]
     for names in found.values():
@@ -146,7 +147,7 @@ def test_scripts_of_deb_test(script):
 
 def test_boots(tmp_path, monkeypatch, capsys):
     """All boots of deb-test take place, each with its arguments, and one that fails is enough."""
-    series = deb.SERIES.__class__("6.12", deb.SERIES.root, tmp_path)
+    series = Series("6.12", build=tmp_path)
     asked, good = [], "TAP version 13\n1..1\nok 1 fine\nEND 0\n"
 
     def root(built, work, series):
@@ -160,11 +161,11 @@ def test_boots(tmp_path, monkeypatch, capsys):
         text = good.replace("ok 1", bad[where.name] + " 1")
         return guest.Result("", text, 1.0, True, 0, [], [])
     monkeypatch.setattr(deb, "_root", root)
-    monkeypatch.setattr(qemu, "find", lambda: qemu.Qemu(("qemu",), {}))
+    monkeypatch.setattr(qemu, "find", lambda build: qemu.Qemu(("qemu",), {}))
     monkeypatch.setattr(guest, "watch", watch)
     for bad, status in (({"locked": "ok", "boot": "ok"}, 0), ({"locked": "not ok", "boot": "ok"}, 1),
                         ({"locked": "ok", "boot": "not ok"}, 1)):
-        assert deb.try_out([], series) == status
+        assert deb.try_out(series, []) == status
         print(capsys.readouterr().out)
     (locked, arguments, image), (boot, plain, _) = asked[:2]
     assert (locked, boot) == ("locked", "boot") and image.endswith("/vmlinuz-1-cachetopo-2")

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from here import SERIES
 from kit import settings
 from kit.features import FEATURES
-from kit.paths import SERIES
 from kit.vm import demo, machine
 from kit.vm.guest import Result
 

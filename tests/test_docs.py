@@ -5,9 +5,10 @@ import re
 
 import pytest
 
+from here import SERIES
 from kit import settings
 from kit.commands import COMMANDS
-from kit.paths import ROOT, SERIES
+from kit.paths import ROOT
 from kit.process import Error
 from kit.stack import patches
 
@@ -78,7 +79,7 @@ def test_the_cover_letter_lists_each_patch_once():
     section = text.partition("\nPatches\n=======\n\n")[2].partition("\n\n")[0]
     listed = re.findall(r"^ {1,2}(\d+)(?: - +(\d+))? ", section, re.MULTILINE)
     numbers = [number for first, last in listed for number in range(int(first), int(last or first) + 1)]
-    assert numbers == list(range(1, len(patches.listed()) + 1))
+    assert numbers == list(range(1, len(patches.listed(SERIES)) + 1))
 
 
 def test_the_front_page_is_short_and_has_no_row_without_a_verdict():

@@ -2,6 +2,7 @@
 """make sim-all: the committed table, what is run again, and what an interruption loses. The guests are
 made up, as in test_simulate.py."""
 
+import dataclasses
 import re
 import threading
 import time
@@ -47,7 +48,7 @@ def test_each_result_has_a_row_that_asks_for_what_its_command_asks_for():
         had = [(re.sub(r"^7\.3$", "7.3/base", subject.kernel), subject.state)
                for name, subject in found.subjects.items() if name != simulate.CONTROL]
         if (had, found.machine, found.repeat["workload"], found.repeat["seeds"]) != (
-                [(state.build, state.writes) for state in one.states], one.machine.name, str(one.task), one.seeds):
+                [(str(state.build), state.writes) for state in one.states], one.machine.name, str(one.task), one.seeds):
             wrong.append(row.name)
         wrong += [row.name for state in one.states
                   if state.cgroups and f" CGROUPS={state.cgroups} " not in found.repeat["command"]]
@@ -91,24 +92,23 @@ def table(guests, monkeypatch):  # noqa: F811
     path = guests.out / "experiments.toml"
     path.write_text(TABLE)
     monkeypatch.setattr(experiments, "TABLE", path)
-    monkeypatch.setattr(experiments, "BUILD", guests.out)
     monkeypatch.setattr(experiments, "RESULTS", guests.out / "committed")
     for build in ("stack", "base"):
-        image = kernel.named(build).image
+        image = dataclasses.replace(guests.stack.build, build=build).image
         image.parent.mkdir(parents=True)
         image.write_text(build)
     return guests
 
 
-def sim_all(**given):
+def sim_all(table, **given):
     """Run make sim-all with settings."""
-    return experiments.command(settings.read("sim-all", given))
+    return experiments.command(settings.read("sim-all", {"KIT_BUILD": str(table.out), **given}))
 
 
 def run_again(table, **given):
     """Run make sim-all with settings; give how many boots that took."""
     table.runs.clear()
-    assert sim_all(**given) == 0
+    assert sim_all(table, **given) == 0
     return len(table.runs)
 
 
@@ -143,9 +143,9 @@ def test_what_has_changed_is_run_again(table, monkeypatch, capsys, what, says, b
         monkeypatch.setattr(simulate.initramfs, "base", lambda which: b"other")
     elif what == "kernel":
         monkeypatch.setattr(kernel, "identity", lambda build: {"release": f"6.12-{build}", "source": (
-            "t" if build == "base" else "s")})
+            "t" if str(build) == "base" else "s")})
         for build in ("stack", "base"):
-            kernel.named(build).image.write_text(f"{build} again")
+            dataclasses.replace(table.stack.build, build=build).image.write_text(f"{build} again")
     elif what == "costs":
         found = costs.load(SMALL.caches)
         found.tables["dram"]["ns"] += 1
@@ -174,7 +174,7 @@ def test_interrupted_run_continues_with_the_next_boot(table, monkeypatch, error)
         return result
     table.change = change
     with pytest.raises(error):
-        sim_all()
+        sim_all(table)
     table.change = lambda run, result: result
     assert run_again(table) == FIRST + SECOND - 4
     assert run_again(table) == 0
@@ -186,19 +186,19 @@ def test_failed_row_does_not_end_the_others(table):
         return guest.Result("", "", 1.0, True, 0, [], ["it broke"]) if bad else result
     table.change = change
     with pytest.raises(Error, match="1 failed; .*\n  first: epyc.*\n  it broke"):
-        sim_all()
+        sim_all(table)
     committed = table.out / "committed"
     assert (committed / "epyc-2x2x2/sim-second.json").exists()
     assert not (committed / "epyc-2x2x2/sim-first.json").exists()
 
 
 def test_kernel_that_does_not_build_fails_its_rows_only(table, monkeypatch):
-    def build(name):
-        if name == "base":
+    def build(which):
+        if str(which) == "base":
             raise Error("a compiler's error")
     monkeypatch.setattr(kernel, "build", build)
     with pytest.raises(Error, match="1 failed; .*\n  first: a compiler's error"):
-        sim_all()
+        sim_all(table)
     assert len(table.runs) == SECOND
 
 
@@ -274,7 +274,7 @@ def test_sensitivity(table, monkeypatch, capsys):
         return guest.Result("", text, 1.0, True, 0)
     table.change = change
     (table.out / "committed").mkdir()
-    assert sim_all(SENSITIVITY="1") == 0
+    assert sim_all(table, SENSITIVITY="1") == 0
     print(capsys.readouterr().out)
     # Two states, one seed, no control.
     assert len(table.runs) == 2 * (1 + 2 * (len(costs.CLASSES) + 1))
@@ -289,7 +289,7 @@ def test_sensitivity(table, monkeypatch, capsys):
 
 def test_sensitivity_needs_a_row_that_declares_it(table):
     with pytest.raises(Error, match="none of these rows declares `sensitivity`"):
-        sim_all(SENSITIVITY="1", EXPERIMENTS="second")
+        sim_all(table, SENSITIVITY="1", EXPERIMENTS="second")
     assert not table.runs
 
 

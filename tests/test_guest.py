@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kit.paths import SERIES, ROOT
+from here import SERIES, named
+from kit.paths import ROOT
 from kit.vm import guest, kernel, ktap, machine
 
 # They count the QEMU processes that are left, so no two of them run at a time.
@@ -24,7 +25,7 @@ RUNS = SERIES.work / "guest" / "runs"
 
 @pytest.fixture(scope="module", autouse=True)
 def built():
-    kernel.build("stack")
+    kernel.build(named("stack"))
 
 
 def qemus():
@@ -42,7 +43,7 @@ def qemus():
 
 
 def run(how, timeout):
-    result = guest.run(machine.load(MACHINE), "stack", "misbehave", {"HOW": how}, timeout=timeout)
+    result = guest.run(machine.load(MACHINE), named("stack"), "misbehave", {"HOW": how}, timeout=timeout)
     print(f"{how}: {result.seconds:.1f} s, END {result.ended}, status {result.status}")
     print(*result.failures(), sep="\n")
     assert qemus() == []
@@ -97,7 +98,7 @@ def test_status_and_plan():
 
 
 def test_unknown_job():
-    result = guest.run(machine.load(MACHINE), "stack", "none-such", timeout=120)
+    result = guest.run(machine.load(MACHINE), named("stack"), "none-such", timeout=120)
     assert any("no job called none-such" in line for line in ktap.parse(result.ktap).failures())
 
 
@@ -107,8 +108,8 @@ def test_interrupted(sig, status):
     """Ctrl-C, SIGTERM, and SIGKILL, which cannot be caught."""
     code = ("from types import SimpleNamespace as N\n"
             "from kit import __main__\n"
-            "from kit.vm import guest, machine\n"
-            f"guest.command = lambda args: guest.run(machine.load('{MACHINE}'), 'stack',\n"
+            "from kit.vm import guest, kernel, machine\n"
+            f"guest.command = lambda given: guest.run(machine.load('{MACHINE}'), kernel.named(given.series, 'stack'),\n"
             "    'misbehave', {'HOW': 'hang'}, timeout=120)\n"
             "raise SystemExit(__main__.main(['stress']))\n")
     proc = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
@@ -133,8 +134,8 @@ def wait_for(condition, seconds):
 
 def test_shell():
     """`make shell` on a terminal has a prompt and job control, and ends cleanly."""
-    code = ("from kit.vm import guest, machine\n"
-            f"raise SystemExit(guest.shell(machine.load('{MACHINE}'), 'stack'))\n")
+    code = ("from kit import __main__\n"
+            f"raise SystemExit(__main__.main(['shell', 'MACHINE={MACHINE}']))\n")
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(ROOT)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from here import named
 from kit import settings
 from kit.host import facts, knobs, measure, portable, workloads
 from kit.process import Error
@@ -261,7 +262,7 @@ def test_no_debugfs(tmp_path):
         measure.states(wanted(), tmp_path / "none")
 
 
-def test_not_root(monkeypatch):
+def test_not_root(monkeypatch, run):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(Error, match="only root can toggle"):
         run()
@@ -388,16 +389,16 @@ def workload(name, command, pattern=workloads.HACKBENCH):
     return workloads.Workload(name, name, command, ("sh",), pattern, 1)
 
 
-def run(**given):
-    """Run make bench-host with settings."""
-    return measure.command(settings.read("bench-host", {
-        "SHORT": "1", "FEATURES": "SIS_FAST", "NAME": "here", **given}))
+@pytest.fixture
+def run(tmp_path):
+    """A function that runs make bench-host with settings."""
+    return lambda **given: measure.command(settings.read("bench-host", {
+        "KIT_BUILD": str(tmp_path / "build"), "SHORT": "1", "FEATURES": "SIS_FAST", "NAME": "here", **given}))
 
 
 @pytest.fixture(name="ready")
 def made_ready(sched, tmp_path, monkeypatch):
     """Replace switches and facts by those of a quiet host; return the directory of the results."""
-    monkeypatch.setattr(measure, "BUILD", tmp_path / "build")
     monkeypatch.setattr(measure, "SETTLE_SECONDS", 0)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(facts, "busy", lambda seconds: (0.0, 0.0, []))
@@ -414,7 +415,7 @@ def run_these(monkeypatch, *chosen):
     monkeypatch.setattr(workloads, "every", lambda shape, size, python: list(chosen))
 
 
-def test_measures_each_state_in_its_state(ready, sched, monkeypatch):
+def test_measures_each_state_in_its_state(ready, sched, monkeypatch, run):
     before = everything(sched)
     told = []
     monkeypatch.setattr(knobs.Guard, "running", lambda guard, group: told.append(group))
@@ -435,7 +436,7 @@ def test_measures_each_state_in_its_state(ready, sched, monkeypatch):
     assert run() == 0 and len(list(ready.glob("*.json"))) == 2
 
 
-def test_verdicts_from_beginning_to_end(ready, sched, tmp_path, monkeypatch):
+def test_verdicts_from_beginning_to_end(ready, sched, tmp_path, monkeypatch, run):
     """A program that takes a fifth less time with one feature on, and the same within a percent with
     another."""
     count = tmp_path / "count"
@@ -454,7 +455,7 @@ def test_verdicts_from_beginning_to_end(ready, sched, tmp_path, monkeypatch):
     assert found["TTWU_QUEUE_L2"]["w"].word == verdict.EQUIVALENT
 
 
-def test_failed_workload_is_left_out(ready, monkeypatch, capsys):
+def test_failed_workload_is_left_out(ready, monkeypatch, capsys, run):
     run_these(monkeypatch, workload("a", "echo oops; exit 3"), workload("b", "echo Time: 1"),
               workload("c", "echo nothing of use"))
     assert run() == 0
@@ -466,14 +467,14 @@ def test_failed_workload_is_left_out(ready, monkeypatch, capsys):
     assert "left out: status 3: oops" in capsys.readouterr().err
 
 
-def test_workload_that_hangs(ready, monkeypatch):
+def test_workload_that_hangs(ready, monkeypatch, run):
     monkeypatch.setattr(measure, "RUN_SECONDS", 0.5)
     run_these(monkeypatch, workload("a", "sleep 1000"))
     with pytest.raises(Error, match="nothing could be measured"):
         run()
 
 
-def test_host_that_gets_noisy(ready, monkeypatch):
+def test_host_that_gets_noisy(ready, monkeypatch, run):
     monkeypatch.setattr(measure, "WAIT_SECONDS", 0)
     monkeypatch.setattr(facts, "busy", lambda seconds: (
         (0.0, 0.0, []) if seconds == measure.WATCH_SECONDS else (1.0, 0.0, ["make"])))
@@ -482,7 +483,7 @@ def test_host_that_gets_noisy(ready, monkeypatch):
         run()
 
 
-def test_noisy_host(ready, monkeypatch, sched):
+def test_noisy_host(ready, monkeypatch, sched, run):
     before = everything(sched)
     monkeypatch.setattr(facts, "busy", lambda seconds: (1.0, 0.0, ["make"]))
     run_these(monkeypatch, workload("a", "echo Time: 1"))
@@ -491,7 +492,7 @@ def test_noisy_host(ready, monkeypatch, sched):
     assert run(NOISY="1") == 0 and everything(sched) == before
 
 
-def test_interrupted(ready, monkeypatch, sched, tmp_path):
+def test_interrupted(ready, monkeypatch, sched, tmp_path, run):
     """The figures so far are kept, the switches are restored, and the workload is ended."""
     before = everything(sched)
 
@@ -783,10 +784,10 @@ def python_files(directory, others=()):
 def test_in_the_guest(tmp_path):
     """On a kernel with the patches: bench-host measures, toggles the switches, and restores them
     however it ends."""
-    kernel.build("stack")
+    kernel.build(named("stack"))
     m = machine.load("two-ccx")
     files = bench_files(tmp_path)
-    run = guest.run(m, "stack", "host", timeout=1200, files=files)
+    run = guest.run(m, named("stack"), "host", timeout=1200, files=files)
     tests = ktap.parse(run.ktap)
     lines = [line for line in run.ktap.splitlines() if not line.startswith("# {")]
     print(*lines, f"{run.seconds:.0f} s", sep="\n")
@@ -801,6 +802,6 @@ def test_in_the_guest(tmp_path):
     about = found.repeat["host"]
     assert (about["cpus"], about["llcs"], about["llc_cpus"]) == (16, 2, 8)
     [identity] = found.kernels.values()
-    assert identity["release"] == kernel.release("stack")
+    assert identity["release"] == kernel.release(named())
     assert identity["stack"] in identity["release"]
     assert identity["config"] != "-"

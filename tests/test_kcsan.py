@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kit.paths import Series
 from kit.trials import torture
 from kit.vm import guest, kcsan, kernel, machine, splats
 
@@ -215,14 +216,13 @@ def test_functions_and_lines_come_from_the_build(monkeypatch, tmp_path):
 
 def test_guests_of_other_builds_keep_all_splats(monkeypatch, tmp_path):
     """Only BUILD=kcsan is expected to report races of mainline."""
-    monkeypatch.setattr(guest, "SERIES", SimpleNamespace(work=tmp_path))
     monkeypatch.setattr(guest.initramfs, "write", lambda *_: "initrd")
     monkeypatch.setattr(guest, "_qemu_command", lambda *_: ([], {}))
     console = report("update_rq_clock", "pick_eevdf")
     monkeypatch.setattr(guest, "watch", lambda *_: guest.Result(console, "", 1.0, True, 0, splats.find(console)))
     monkeypatch.setattr(kcsan, "Source", lambda which: Source())
     for build, kept in (("stack", 1), ("kcsan", 0)):
-        result = guest.run(machine.load("two-ccx"), build, "torture")
+        result = guest.run(machine.load("two-ccx"), kernel.Kernel(Series("6.12", build=tmp_path), build), "torture")
         assert len(result.splats) == kept and len(result.elsewhere) == 1 - kept
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kit.paths import SERIES
+from here import SERIES, named
 from kit.process import Error
 from kit.stack import base, patches
 from kit.vm import kernel
@@ -28,16 +28,16 @@ def test_dropped_options_are_listed():
 def test_checks_that_only_the_stack_has_are_asked_of_it_only():
     """Kconfig would drop them elsewhere, which is an error."""
     for build in kernel.BUILDS:
-        own = {line for line in kernel.requested(kernel.named(build).fragments) if "SCHED_CACHE_DEBUG" in line
+        own = {line for line in kernel.requested(named(build).fragments) if "SCHED_CACHE_DEBUG" in line
                or "_KUNIT_TEST" in line}
-        other = kernel.requested(kernel.named(f"7.3/leave-llc/{build}").fragments)
+        other = kernel.requested(named(f"7.3/leave-llc/{build}").fragments)
         checked = ("debug", "kasan", "kcsan", "leak", "race", "races", "rt", "scx")
         assert bool(own) == (build in checked) and not own & set(other)
 
 
 def test_fragments_are_clean(tmp_path):
     for name in (*kernel.BUILDS, "7.3/base", "7.3/nocache"):
-        lines = kernel.requested(kernel.named(name).fragments)
+        lines = kernel.requested(named(name).fragments)
         print(f"{name}: {len(lines)} requested lines")
         assert len(lines) > 50
     bad = tmp_path / "bad.config"
@@ -56,7 +56,7 @@ def test_option_that_kconfig_drops_stops_the_build(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     with pytest.raises(Error, match="Kconfig dropped 1 of 3 requested lines") as caught:
-        kernel.configure(patches.ensure(), out, [fragment], tmp_path / "log")
+        kernel.configure(patches.ensure(SERIES), out, [fragment], tmp_path / "log")
     print(caught.value)
     assert "CONFIG_VIRTIO_PCI=y  (it is not set)" in str(caught.value)
 
@@ -126,7 +126,7 @@ def test_extra_diff_is_in_a_tree_of_its_own(toy, tmp_path, monkeypatch):
 
 @pytest.mark.patches
 def test_test_only_diff_applies_on_the_stack():
-    where = kernel.source_of("validate")
+    where = kernel.source_of(named("validate"))
     features = (where / "kernel/sched/features.h").read_text()
     assert "SCHED_FEAT(TG_LOAD_AVG_LIMIT, true)" in features and "SCHED_FEAT(LAZY_TLB_COUNT, true)" in features
 
@@ -137,52 +137,52 @@ def test_kcsan_looks_at_the_scheduler_without_changing_it():
     build = kernel.BUILDS["kcsan"]
     changed = re.findall(r"^\+\+\+ b/(\S+)$", build.extra.read_text(), re.MULTILINE)
     assert changed == ["kernel/sched/Makefile", "scripts/Makefile.lib"]
-    lines = kernel.requested(kernel.named("kcsan").fragments)
+    lines = kernel.requested(named("kcsan").fragments)
     assert {"CONFIG_KCSAN=y", "CONFIG_KCSAN_STRICT=y"} <= set(lines) and "CONFIG_PROVE_LOCKING=y" not in lines
-    assert [name for name in kernel.BUILDS if kernel.named(name).kcsan] == ["kcsan"]
+    assert [name for name in kernel.BUILDS if named(name).kcsan] == ["kcsan"]
 
 
 @pytest.mark.patches
 def test_kcsan_diff_applies_on_the_stack():
-    assert "KCSAN_SANITIZE := y" in (kernel.source_of("kcsan") / "kernel/sched/Makefile").read_text()
+    assert "KCSAN_SANITIZE := y" in (kernel.source_of(named("kcsan")) / "kernel/sched/Makefile").read_text()
 
 
 def test_unknown_build():
     with pytest.raises(Error, match="no such BUILD: fast") as caught:
-        kernel.build("fast")
+        named("fast")
     print(caught.value)
     with pytest.raises(Error, match="no series 9.9 in patches/"):
-        kernel.named("9.9/base")
+        named("9.9/base")
 
 
 def test_space_is_asked_for_before_anything_is_made(toy, monkeypatch):
     """With that of the tree, if that is not there either; not for a kernel that is built."""
-    monkeypatch.setattr(kernel, "named", lambda name: kernel.Kernel(toy.series, name))
+    which = kernel.Kernel(toy.series, "stack")
     monkeypatch.setattr(base, "SPACE", 3.5)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3.7e9))
     with pytest.raises(Error, match=r"kernel stack needs 5\.0 GB of disk space in .*, and 3\.7 GB are free"):
-        kernel.build("stack")
+        kernel.build(which)
     assert not toy.series.build.exists()
     monkeypatch.setattr(base, "SPACE", 0)
     patches.tree(toy.series, toy.source)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1.4e9))
     with pytest.raises(Error, match=r"kernel stack needs 1\.5 GB"):
-        kernel.build("stack")
-    image = kernel.Kernel(toy.series, "stack").image
+        kernel.build(which)
+    image = which.image
     image.parent.mkdir(parents=True)
     image.write_text("")
     monkeypatch.setattr(kernel, "configure", lambda *args: None)
     monkeypatch.setattr(kernel, "make", lambda *args: None)
     monkeypatch.setattr(kernel, "release", lambda name: "6.12.1")
-    kernel.build("stack")
+    kernel.build(which)
 
 
 def test_series_without_patches_is_not_patched():
     """It has no selftests of ours to install, and its kernels are made from the base."""
-    assert kernel.named("stack").patched and not kernel.named("base").patched
-    assert kernel.named("offstack").patched and not kernel.named("base-offstack").patched
+    assert named("stack").patched and not named("base").patched
+    assert named("offstack").patched and not named("base-offstack").patched
     for name in ("7.3/base", "7.3/nocache"):
-        assert not kernel.named(name).patched
-        assert kernel.source_dir(kernel.named(name)).name == "linux-base"
+        assert not named(name).patched
+        assert kernel.source_dir(named(name)).name == "linux-base"
     with pytest.raises(Error, match="the series 7.3 has no patches; there are: base, nocache, base-offstack"):
-        kernel.named("7.3/stack")
+        named("7.3/stack")

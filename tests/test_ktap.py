@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from here import SERIES
 from kit.paths import GUEST
 from kit.process import sh
 from kit.stack import patches
@@ -190,7 +191,7 @@ KERNEL_SAMPLES = {
 
 @pytest.mark.patches
 def test_kernel_samples():
-    directory = patches.ensure() / "tools/testing/kunit/test_data"
+    directory = patches.ensure(SERIES) / "tools/testing/kunit/test_data"
     for name, (passed, skipped, failed, problems) in KERNEL_SAMPLES.items():
         # These were on a console, behind time stamps.
         text = re.sub(r"(?m)^\[ *\d+\.\d+\](\[ *T\d+\])? ?", "",

@@ -3,7 +3,7 @@
 
 import pytest
 
-from kit import apt, paths
+from kit import apt, settings
 from kit.process import Error
 from kit.stack import litmus, patches
 
@@ -21,8 +21,8 @@ def source(tmp_path, monkeypatch):
     herd.write_text('#!/bin/sh\n[ "$1 $2" = "-conf linux-kernel.cfg" ] || exit 1\n'
                     '[ "${PWD##*/}" = memory-model ] && cat "$3.output"\n')
     herd.chmod(0o755)
-    monkeypatch.setattr(patches, "ensure", lambda: tmp_path)
-    monkeypatch.setattr(litmus, "_fetched", lambda: [herd])
+    monkeypatch.setattr(patches, "ensure", lambda series: tmp_path)
+    monkeypatch.setattr(litmus, "_fetched", lambda build: [herd])
     for name, result, yes, no in (("never", "Never", 0, 3), ("sometimes", "Sometimes", 1, 3)):
         (tests / f"{name}.litmus").write_text(TEST.format(name=name, result=result))
         (tests / f"{name}.litmus.output").write_text(OUTPUT.format(**locals()))
@@ -30,7 +30,7 @@ def source(tmp_path, monkeypatch):
 
 
 def test_all_as_declared(source, capsys):
-    assert litmus.command(None) == 0
+    assert litmus.command(settings.read("litmus", {})) == 0
     shown = capsys.readouterr().out
     print(shown)
     assert "ok: never: Never, declared Never; in 0 of 3 outcomes" in shown
@@ -41,7 +41,7 @@ def test_all_as_declared(source, capsys):
 def test_other_result_fails(source, capsys):
     (source / "never.litmus.output").write_text(
         OUTPUT.format(name="never", result="Sometimes", yes=1, no=2))
-    assert litmus.command(None) == 1
+    assert litmus.command(settings.read("litmus", {})) == 1
     shown = capsys.readouterr().out
     print(shown)
     assert "NOT OK: never: Sometimes, declared Never; in 1 of 3 outcomes" in shown
@@ -51,17 +51,17 @@ def test_other_result_fails(source, capsys):
 def test_what_herd_cannot_judge_is_an_error(source):
     (source / "never.litmus.output").write_text("Unknown: x\n")
     with pytest.raises(Error, match="no observation"):
-        litmus.command(None)
+        litmus.command(settings.read("litmus", {}))
     (source / "never.litmus.output").unlink()
     with pytest.raises(Error, match="failed with status 1"):
-        litmus.command(None)
+        litmus.command(settings.read("litmus", {}))
     (source / "never.litmus").write_text("C never\n")
     with pytest.raises(Error, match="does not declare a Result"):
-        litmus.command(None)
+        litmus.command(settings.read("litmus", {}))
     for path in source.glob("*.litmus"):
         path.unlink()
     with pytest.raises(Error, match="there are no litmus tests in"):
-        litmus.command(None)
+        litmus.command(settings.read("litmus", {}))
 
 
 class Archive:
@@ -83,16 +83,14 @@ class Archive:
 
 
 def test_herd_is_fetched_once_from_the_first_suite_that_has_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "BUILD", tmp_path)
     (tmp_path / "herd").mkdir()
     monkeypatch.setattr(apt, "archive", lambda: ("uri", "bookworm"))
     monkeypatch.setattr(apt, "Apt", Archive)
-    command = litmus._fetched()
+    command = litmus._fetched(tmp_path)
     print(command, Archive.asked)
     assert tmp_path / "herd/root/usr/bin/herd7" in command and "--library-path" in command
     assert [suites for suites, _ in Archive.asked] == [("forky",), ("sid",)]
-    assert litmus._fetched() == command and len(Archive.asked) == 2
+    assert litmus._fetched(tmp_path) == command and len(Archive.asked) == 2
     monkeypatch.setattr(litmus, "SUITES", ("forky",))
-    monkeypatch.setattr(paths, "BUILD", tmp_path / "other")
     with pytest.raises(Error, match="none of forky has herdtools7"):
-        litmus._fetched()
+        litmus._fetched(tmp_path / "other")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from here import named
 from kit.paths import ROOT
 from kit.vm import guest, kernel, ktap, machine
 from test_host import python_files
@@ -136,10 +137,10 @@ def test_errors(tmp_path):
 def test_recipes_in_the_guest(tmp_path):
     """Each of the three ways to trace gives a picture of a process that leaves one LLC for the other or gathers
     in one; a thread that is moved is seen with the stack that moved it; settings are applied and refused."""
-    kernel.build("stack")
+    kernel.build(named("stack"))
     tools = {f"bin/{name}": ROOT / "tools" / name for name in ("llcstat", "sched-settings")}
     files = python_files(tmp_path, [shutil.which("trace-cmd"), shutil.which("perf")]) | tools
-    run = guest.run(machine.load("two-ccx"), "stack", "tools", timeout=1200, files=files)
+    run = guest.run(machine.load("two-ccx"), named("stack"), "tools", timeout=1200, files=files)
     tests = ktap.parse(run.ktap)
     lines = run.ktap.splitlines()
     said = {name: "\n".join(line[len(name) + 3:] for line in lines if line.startswith(f"# {name} "))

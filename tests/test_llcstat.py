@@ -17,6 +17,7 @@ import threading
 
 import pytest
 
+from here import named
 from kit.paths import ROOT
 from kit.vm import guest, kernel, ktap, machine
 from test_host import python_files
@@ -378,9 +379,9 @@ def test_needs_nothing_but_python():
 def test_in_the_guest(tmp_path):
     """On the patched kernel: a process that fits is shown with its open gate, one that does not with the gate
     that keeps it out; what is recorded there shows the same here."""
-    kernel.build("stack")
+    kernel.build(named("stack"))
     files = python_files(tmp_path) | {"bin/llcstat": TOOL, "bin/sched-ab": ROOT / "tools/sched-ab"}
-    run = guest.run(machine.load("two-ccx"), "stack", "llcstat", timeout=1200, files=files)
+    run = guest.run(machine.load("two-ccx"), named("stack"), "llcstat", timeout=1200, files=files)
     tests = ktap.parse(run.ktap)
     lines = run.ktap.splitlines()
     runs = ("ab-off-1", "ab-on-1", "ab-on-2", "ab-off-2")

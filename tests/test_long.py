@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from here import SERIES, named
 from kit import settings
-from kit.paths import Series
 from kit.sim import simulate, validate, workloads
 from kit.stack import patches
 from kit.trials import programs, torture
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.long
 
 def test_soak():
     """`make soak`: no workload is slower with aggregation, and no process keeps moving."""
-    kernel.build("stack")
-    result = guest.soak(machine.load(demo.DEFAULT_MACHINE), "stack", follow=print)
+    kernel.build(named("stack"))
+    result = guest.soak(machine.load(demo.DEFAULT_MACHINE), named("stack"), follow=print)
     tests = ktap.parse(result.ktap)
     failures = result.failures() + tests.failures()
     assert not failures, "\n".join(failures)
@@ -37,8 +37,8 @@ def test_all_selftests(name):
 
 def test_stress():
     """`make stress`: features are toggled under load and CPUs unplugged, in a kernel with lockdep."""
-    kernel.build("debug")
-    result = guest.stress(machine.load(demo.DEFAULT_MACHINE), "debug")
+    kernel.build(named("debug"))
+    result = guest.stress(machine.load(demo.DEFAULT_MACHINE), named("debug"))
     tests = ktap.parse(result.ktap)
     failures = result.failures() + tests.failures()
     assert not failures, "\n".join(failures)
@@ -49,10 +49,10 @@ def test_stress():
 @pytest.mark.parametrize("build", ["stack", "debug", "kasan", "kcsan", "race", "rt", "scx", "host"])
 def test_torture(build):
     """`make torture`: no kernel shows a report or a wrong result in an hour."""
-    kernel.build(build)
+    kernel.build(named(build))
     seed = random.randrange(2**32)
     print(f"SEED={seed}")
-    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), build, seed, processes=500, minutes=60)
+    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), named(build), seed, processes=500, minutes=60)
     print(*totals.lines(), sep="\n")
     assert not totals.failures, "\n".join(totals.failures)
     assert totals.programs() >= totals.guests
@@ -62,10 +62,10 @@ def test_torture(build):
 
 def test_memory_of_many_processes():
     """kmemleak finds nothing after 100,000 processes with threads."""
-    kernel.build("leak")
+    kernel.build(named("leak"))
     totals = torture.Totals()
-    result = torture.one(machine.load(demo.DEFAULT_MACHINE), "leak", 1, processes=100_000,
-                         files=programs.files("leak"))
+    result = torture.one(machine.load(demo.DEFAULT_MACHINE), named("leak"), 1, processes=100_000,
+                         files=programs.files(named("leak")))
     totals.add(result)
     looked = {path: test.status for path, test in ktap.parse(result.ktap).leaves()}
     assert looked["kmemleak"] == ktap.OK, result.ktap
@@ -75,9 +75,9 @@ def test_memory_of_many_processes():
 
 def test_selftests_with_the_options_of_a_host():
     """The selftests in a kernel with BUILD=host."""
-    kernel.build("host")
+    kernel.build(named("host"))
     m = machine.load(demo.DEFAULT_MACHINE)
-    check(guest.selftest(m, "host"), not_here(m))
+    check(guest.selftest(m, named("host")), not_here(m))
 
 
 def test_validation():
@@ -88,9 +88,9 @@ def test_validation():
 def test_processes_that_start_together_find_an_llc_each():
     """Four processes on four LLCs, from the beginning. Without what others have just chosen, or without the time
     that threads get to follow a choice, five seeds find 13 to 15 LLCs of 20."""
-    kernel.build("stack")
+    kernel.build(named("stack"))
     m = machine.load("epyc-2x2x8")
-    wanted, state = workloads.task("sharing:4:6:512:150:30", m), simulate.State("stack", "features=SCHED_CACHE")
+    wanted, state = workloads.task("sharing:4:6:512:150:30", m), simulate.State(named("stack"), "features=SCHED_CACHE")
     found = simulate.collect(m, wanted, [state], 5, simulate.default_round(m)).values[str(state)]
     print(found)
     assert sum(found["llcs"]) >= 18
@@ -112,14 +112,14 @@ SKIPS_IN_BASE = {"7.3/rfc-sis-fast"}
 def test_selftests_of_other_series(name):
     """They pass in the kernel of the series. Without its patches, some of those that it adds fail, or skip for
     SKIPS_IN_BASE."""
-    series = Series(name)
+    series = SERIES.other(name)
     added = {found for patch in patches.listed(series)
              for found in re.findall(r"^ create mode \d+ tools/testing/selftests/sched/(\w+)\.c$",
                                      (series.patches / patch).read_text(), re.MULTILINE)}
     if not added:
         pytest.skip(f"{name} adds no selftest")
     machine_name, arguments = MAINLINE.get(name, MAINLINE_DEFAULT)
-    m, stack, base = machine.load(machine_name), f"{name}/stack", f"{series.base}/base"
+    m, stack, base = machine.load(machine_name), named(f"{name}/stack"), named(f"{series.base}/base")
     failed, skipped = {}, {}
     for build in (stack, base):
         kernel.build(build)

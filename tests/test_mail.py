@@ -18,4 +18,4 @@ def test_sender_needs_name_and_address(sender):
 def test_series_without_cover_letter_is_refused(toy):
     toy.series.order.write_text("")
     with pytest.raises(Error, match="6.12 is not to be sent: it has no patches, or no cover-letter"):
-        mail.write("A. Person <person@example.org>", toy.directory / "mails", toy.series)
+        mail.write(toy.series, "A. Person <person@example.org>", toy.directory / "mails")

@@ -12,14 +12,15 @@ from email.utils import parseaddr
 
 import pytest
 
-from kit.paths import BUILD, PATCHES, ROOT, Series
+from here import BUILD, SERIES
+from kit.paths import ROOT
 from kit.process import Error, git, lock, sh
 from kit.stack import mail, patches
 from kit.stack.base import IDENTITY
 
 SENDER = "A. Person <person@example.org>"
 B4 = "b4==0.16.0"
-NAMES = patches.others(PATCHES)
+NAMES = patches.others()
 # One process of pytest-xdist runs them all, those of one series one after the other: they share its tree.
 pytestmark = pytest.mark.xdist_group("compiles")
 
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("compiles")
 def series(request):
     """The Series of a name. Its trees are removed at the end, unless they are there before: those of one series take
     3.6 GB, and those of all fill the disk of a runner."""
-    found = Series(request.param)
+    found = SERIES.other(request.param)
     made = [path for path in (found.linux, found.work / "checks/src") if not path.exists()]
     yield found
     for path in made:
@@ -59,7 +60,7 @@ def test_each_series(series):
 @pytest.mark.parametrize("series", NAMES, indirect=True)
 def test_mails_apply_and_are_threaded(series, tmp_path):
     """git am makes the tree of the series from them; To and Cc name the scheduler's people."""
-    mails = mail.write(SENDER, tmp_path / "mails", series, version=2)
+    mails = mail.write(series, SENDER, tmp_path / "mails", version=2)
     parsed = [email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
               for path in mails]
     print(*(message["Subject"] for message in parsed), parsed[0]["To"], parsed[0]["Cc"], sep="\n")
@@ -150,7 +151,7 @@ def test_mails_apply_with_b4(series, b4, tmp_path):
     """b4 shazam finds all mails by the cover letter, and makes the tree of the series from them. It finds
     a mail that is missing, and one that is no answer to the cover letter."""
     messages = [email.message_from_bytes(path.read_bytes().partition(b"\n")[2])
-                for path in mail.write(SENDER, tmp_path / "mails", series)]
+                for path in mail.write(series, SENDER, tmp_path / "mails")]
     stray = email.message_from_bytes(messages[2].as_bytes())
     del stray["In-Reply-To"], stray["References"]
     wanted = git(series.linux, "rev-parse", "stack^{tree}").out

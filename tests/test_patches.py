@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from kit.paths import SERIES
+from here import SERIES, named
 from kit.process import Error, git, lock, sh
 from kit.stack import base, patches
 
@@ -378,9 +378,9 @@ def test_refresh_that_fails_changes_nothing(stacked, capsys):
 @pytest.mark.patches
 def test_the_stack_itself_round_trips():
     # Not in the work tree, which may have uncommitted work.
-    names = patches.listed()
+    names = patches.listed(SERIES)
     with lock(SERIES.work / "tree.lock"):
-        commit = base.ensure()
+        commit = base.ensure(SERIES)
         new, outcomes = patches.apply(SERIES, commit, names)
     assert {outcome.name: outcome.how for outcome in outcomes} == dict.fromkeys(names, "clean")
     commits = git(SERIES.linux, "rev-list", "--reverse", f"{commit}..{new}").out.split()
@@ -393,7 +393,7 @@ def test_the_stack_itself_round_trips():
 @pytest.mark.patches
 def test_documents_of_the_kernel(tmp_path):
     """The kernel's documentation tools have nothing to say about the documents that the patches change."""
-    source = patches.ensure()
+    source = patches.ensure(SERIES)
     changed = git(source, "diff", "--name-only", "base", "stack", "--", "*.rst").out.split()
     print(*changed)
     assert changed and all(name.startswith("Documentation/scheduler/") for name in changed)

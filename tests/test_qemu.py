@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from kit import apt, paths
+from kit import apt
 from kit.process import sh
 from kit.vm import qemu
 
@@ -17,7 +17,6 @@ def system(tmp_path, monkeypatch):
     """A function that makes the system have a QEMU of a version, or none, and no apt."""
     qemu.find.cache_clear()
     monkeypatch.setattr(apt, "here", lambda: False)
-    monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
 
     def install(version):
         program = tmp_path / "bin" / qemu.PROGRAM
@@ -29,6 +28,7 @@ def system(tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", f"{program.parent}:/nowhere")
         return str(program)
 
+    install.build = tmp_path / "build"
     yield install
     qemu.find.cache_clear()
 
@@ -80,13 +80,13 @@ def archive(tmp_path, monkeypatch):
 
 def test_new_system(system):
     program = system("10.0.2 (Debian 1:10.0.2)")
-    assert qemu.find() == qemu.Qemu((program,), {})
+    assert qemu.find(system.build) == qemu.Qemu((program,), {})
 
 
 def test_old_system_gets_the_pinned_one(system, archive, tmp_path):
     archive()
     system("7.2.22 (Debian 1:7.2)")
-    found = qemu.find()
+    found = qemu.find(system.build)
     assert found.command[0] == str(tmp_path / "build/qemu/root/usr/bin" / qemu.PROGRAM)
     assert qemu.version(found) == "10.0.2"
 
@@ -94,7 +94,7 @@ def test_old_system_gets_the_pinned_one(system, archive, tmp_path):
 def test_archive_that_dropped_the_suite(system, archive, tmp_path):
     archive(dropped=True, suite_dropped=True).rename(tmp_path / "elsewhere")
     system(None)
-    assert qemu.version(qemu.find()) == "10.0.2"
+    assert qemu.version(qemu.find(system.build)) == "10.0.2"
 
 
 @pytest.mark.parametrize("have", ["7.2.22 (Debian 1:7.2)", None])
@@ -103,7 +103,7 @@ def test_unsupported_system_is_an_error_with_the_way_out(system, archive, have):
     archive(dropped=True)
     system(have)
     with pytest.raises(qemu.Unavailable) as caught:
-        qemu.find()
+        qemu.find(system.build)
     text = str(caught.value)
     print(text)
     for words in ("is QEMU 7.2.22" if have else "is not installed", "the guests need 10 or later",
@@ -116,17 +116,17 @@ def test_other_file_than_the_pinned_one(system, archive):
     archive().write_bytes(b"something else")
     system("7.2.22 (Debian 1:7.2)")
     with pytest.raises(qemu.Unavailable, match="its SHA-256 is .*, pinned is"):
-        qemu.find()
+        qemu.find(system.build)
 
 
 def test_other_release(system, archive):
     archive(release="bullseye")
     system("5.2.0")
     with pytest.raises(qemu.Unavailable, match="QEMU is for Debian bookworm, this is bullseye"):
-        qemu.find()
+        qemu.find(system.build)
 
 
 def test_broken(system):
     system("of no version")
     with pytest.raises(qemu.Unavailable, match="does not run"):
-        qemu.find()
+        qemu.find(system.build)

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from here import named
 from kit import settings
 from kit.paths import GUEST, TEST_ONLY
 from kit.process import Error
@@ -47,11 +48,11 @@ def drive(case, without, inside=()):
     """What drive() returns for a case if guests give these results, else silent ones; and which ran, as (out, seed)."""
     ran, left = [], {True: list(without), False: list(inside)}
 
-    def run(m, cases, out, seed):
+    def run(m, which, cases, out, seed):
         assert cases == [case]
         ran.append((out, seed))
         return left[out].pop(0) if left[out] else result(case)
-    return races.drive(None, [case], 5, run)[case], ran
+    return races.drive(None, None, [case], 5, run)[case], ran
 
 
 def test_found_and_silent():
@@ -131,10 +132,10 @@ def test_the_lists_of_cases_agree():
 
 def test_what_a_guest_gets(monkeypatch):
     got = []
-    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: got.append((build, job, env, rest["name"])))
+    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: got.append((str(build), job, env, rest["name"])))
     m = machine.load("two-ccx")
-    races.one(m, ["home"], True, 9)
-    races.one(m, ["home", "on"], False, 9)
+    races.one(m, named("races"), ["home"], True, 9)
+    races.one(m, named("races"), ["home", "on"], False, 9)
     assert got == [("races", "races", {"CASES": cases, "OUT": out, "SEED": 9, "SECONDS": races.SECONDS}, name)
                    for cases, out, name in [("home", 1, "two-ccx-races-home"), ("home on", 0, "two-ccx-races-in")]]
     assert kernel.BUILDS["races"].extra == TEST_ONLY / "races.patch"

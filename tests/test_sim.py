@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from here import SERIES, named
 from kit import settings
 from kit.paths import GUEST
 from kit.process import Error
@@ -21,7 +22,7 @@ from kit.vm import initramfs, kernel, machine, qemu
 
 SMALL = machine.load("epyc-2x2x2")
 COSTS = costs.of(SMALL)
-STATE = simulate.State("stack")
+STATE = simulate.State(named("stack"))
 # CPUs 0 and 1 are a core, 0 to 3 an LLC, 0 to 7 a socket.
 CORE, LLC, OTHER_LLC, OTHER_SOCKET = 1, 2, 4, 8
 # For other work in the region, such as a tick.
@@ -33,7 +34,7 @@ NEAR = 0.05
 @pytest.fixture(scope="module")
 def built():
     """Build the kernel, which takes a moment if it is up to date."""
-    kernel.build("stack")
+    kernel.build(named("stack"))
 
 
 def chase(home, kib, loads):
@@ -66,7 +67,7 @@ def regions(built):
     data uses the same sets of the L3, is chance."""
     tasks = [*CHASES.values(), *BOUNCES.values(), SIBLINGS, SHARED, ALONE, PING_PONG,
              PIPELINE, CYCLIC, SLICES, RATE, RATES, PINNED, APART]
-    initramfs.base(initramfs.SMALL)
+    initramfs.base(initramfs.small(SERIES))
     simulate.plugin()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         boots = list(pool.map(lambda seed: simulate.run(SMALL, STATE, tasks, seed), range(1, 6)))
@@ -103,7 +104,7 @@ def test_line_stays_in_a_core(regions):
 
 def test_false_sharing_is_seen_and_named(regions):
     """Two counters in one line cost as much as one counter that both CPUs increment."""
-    names = transfers.known("stack")
+    names = transfers.known(named())
     found = transfers.hottest([regions[SHARED]], names)
     print(*found["lines"][:2], *found["functions"][:2], sep="\n")
     assert {row[0].partition("+")[0] for row in found["lines"][:2]} == {"counters"}
@@ -125,7 +126,7 @@ def test_ping_pong_is_counted(regions):
     assert found["wakeups"] == pytest.approx(2 * 100, abs=10)
     assert found["switches"] == pytest.approx(4 * 100, abs=20)
     assert found["migrations"] <= 2 and found["llc"] > max(50 * 100, 10 * found["socket"])
-    functions = [row[0] for row in transfers.hottest([regions[PING_PONG]], transfers.known("stack"))["functions"]]
+    functions = [row[0] for row in transfers.hottest([regions[PING_PONG]], transfers.known(named()))["functions"]]
     print(*functions)
     assert {"try_to_wake_up", "pipe_read", "pipe_write"} <= set(functions)
 
@@ -133,7 +134,7 @@ def test_ping_pong_is_counted(regions):
 def test_realtime_threads_run_in_each_period(regions):
     """With more threads than CPUs, each wakes up once in a period, and some wait, but not long. The
     runqueue has the address of the root_domain that they write to."""
-    region, names = regions[CYCLIC], transfers.known("stack")
+    region, names = regions[CYCLIC], transfers.known(named())
     print(f"{region.value:.1f} us late, {region.counted['wakeups']} wakeups")
     assert region.counted["wakeups"] >= 24 * 10 and 0 < region.value < 200
     data = bytes.fromhex(region.counted["runqueue"])
@@ -190,7 +191,7 @@ def test_pinned_threads_stay_and_share_across_llcs(regions):
 def test_threads_with_parts_of_their_own_share_nothing(regions):
     """No line that they write is used by another thread. Lines move with a thread that migrates within
     its LLC, and those of the kernel do."""
-    alone, shared = (transfers.hottest([regions[task]], transfers.known("stack"))["functions"]
+    alone, shared = (transfers.hottest([regions[task]], transfers.known(named()))["functions"]
                      for task in (APART, PINNED))
     print(f"{regions[APART].value:.0f} steps/ms, shared {regions[PINNED].value:.0f}", alone[:3], shared[:3],
           simulate.figures(regions[APART], SMALL))
@@ -259,7 +260,7 @@ def test_stopped_run_ends(built):
 
 def test_state_that_the_kernel_does_not_take_is_an_error(built):
     with pytest.raises(Error, match="epyc-2x2x2-sim-stack-1-") as caught:
-        simulate.run(SMALL, simulate.State("stack", "features=NO_SUCH_FEATURE"), [PING_PONG], 1)
+        simulate.run(SMALL, simulate.State(named("stack"), "features=NO_SUCH_FEATURE"), [PING_PONG], 1)
     print(caught.value)
 
 
@@ -309,7 +310,7 @@ def test_plugin_refuses(accel, change, says):
 
 @pytest.mark.parametrize("version", ["11.1.3", "9.2.0", "10.1.0"])
 def test_other_qemu_is_refused(monkeypatch, version):
-    monkeypatch.setattr(qemu, "find", lambda: None)
+    monkeypatch.setattr(qemu, "find", lambda build: None)
     monkeypatch.setattr(qemu, "version", lambda program: version)
     with pytest.raises(Error, match=f"needs QEMU 10.0.*here is {version}"):
         simulate.run(SMALL, STATE, [PING_PONG], 1)
@@ -330,18 +331,18 @@ def test_workload_that_there_is_not(text, says):
 
 
 def test_states(tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel, "source_dir", lambda named: tmp_path / named.build)
+    monkeypatch.setattr(kernel, "source_dir", lambda which: tmp_path / which.build)
     (tmp_path / "base/kernel/sched").mkdir(parents=True)
     (tmp_path / "base/kernel/sched/features.h").write_text("/* */\nSCHED_FEAT(A, true)\nSCHED_FEAT(B_C, false)\n")
-    assert simulate.state("", "stack") == simulate.State("stack")
-    assert simulate.state("base", "stack") == simulate.State("base")
-    assert simulate.state("7.3/base,llc_balancing/b=1,preempt=2,features=NO_A", "stack") == (
-        simulate.State("7.3/base", "llc_balancing/b=1,preempt=2,features=NO_A"))
-    assert simulate.state("features=X", "stack") == simulate.State("stack", "features=X")
+    assert simulate.state("", "stack", SERIES) == simulate.State(named("stack"))
+    assert simulate.state("base", "stack", SERIES) == simulate.State(named("base"))
+    assert simulate.state("7.3/base,llc_balancing/b=1,preempt=2,features=NO_A", "stack", SERIES) == (
+        simulate.State(named("7.3/base"), "llc_balancing/b=1,preempt=2,features=NO_A"))
+    assert simulate.state("features=X", "stack", SERIES) == simulate.State(named("stack"), "features=X")
     for text, says in (("5.4", "no such BUILD: 5.4"), ("base,on", "FILE=VALUE"), ("foo=bar", "foo=bar: sched/ of debugfs has no foo; it has: features, "),
                        ("base,features=NO_C", "features=NO_C: base has no such feature; it has: A, B_C")):
         with pytest.raises(Error, match=says):
-            simulate.state(text, "stack")
+            simulate.state(text, "stack", SERIES)
 
 
 @pytest.mark.parametrize("env, says", [
@@ -514,7 +515,7 @@ def simulated(monkeypatch):
         # Seeds from 21 on are quieter.
         return [region(scale * (1 + (0.2 if seed % 1000 <= 20 else 0.002) * (seed * 7 % 5 - 2) / 2))]
     monkeypatch.setattr(simulate, "run", run)
-    monkeypatch.setattr(kernel, "identity", lambda build: {"release": build})
+    monkeypatch.setattr(kernel, "identity", lambda build: {"release": str(build)})
     monkeypatch.setattr(transfers, "known", lambda build: None)
     monkeypatch.setattr(transfers, "hottest", lambda regions, names: {
         "functions": [], "lines": [], "not_counted": len(regions)})
@@ -523,7 +524,7 @@ def simulated(monkeypatch):
     return runs
 
 
-ON = simulate.State("stack", "features=X")
+ON = simulate.State(named("stack"), "features=X")
 SHARING = workloads.Task("sharing", ())
 
 

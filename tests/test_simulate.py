@@ -43,25 +43,26 @@ class Names:
 @pytest.fixture
 def guests(tmp_path, monkeypatch):
     """Replace kernels, QEMU and guests. Return a namespace: .runs, a dict for each run; .builds, the
-    kernels built. A test can set .change, a function of run and Result that returns the guest's
-    Result; .reports, how many reports the plugin writes for each figure; .version, of QEMU."""
+    kernels built; .stack and .fast, States; .sim, which runs make sim with settings. A test can set .change,
+    a function of run and Result that returns the guest's Result; .reports, how many reports the plugin writes for each figure; .version, of QEMU."""
     series = Series("6.12", PATCHES, tmp_path)
     done = SimpleNamespace(runs=[], builds=[], change=lambda run, result: result, reports=1,
                            out=tmp_path, version="10.0.2")
-    for module in (kernel, simulate):
-        monkeypatch.setattr(module, "SERIES", series)
-    monkeypatch.setattr(simulate, "BUILD", tmp_path)
+    done.stack = simulate.State(kernel.named(series, "stack"))
+    done.fast = dataclasses.replace(done.stack, writes="features=SIS_FAST")
+    done.sim = lambda **given: simulate.command(settings.read("sim", {
+        "KIT_BUILD": str(tmp_path), "MACHINE": SMALL.name, "WORKLOAD": "ping-pong:0:8:300", **given}))
     monkeypatch.setattr(simulate, "RESULTS", tmp_path / "committed")
     for build in ("stack", "base"):
         (series.work / build).mkdir(parents=True)
         (series.work / build / "System.map").write_text(SYSTEM_MAP + HOOKS)
-    monkeypatch.setattr(kernel, "build", done.builds.append)
+    monkeypatch.setattr(kernel, "build", lambda which: done.builds.append(str(which)))
     monkeypatch.setattr(kernel, "identity",
                         lambda build: {"release": f"6.12-{build}", "source": "s"})
     monkeypatch.setattr(initramfs, "base", lambda what: b"initramfs")
-    monkeypatch.setattr(qemu, "find", lambda smp_cache=False: None)
+    monkeypatch.setattr(qemu, "find", lambda build: None)
     monkeypatch.setattr(qemu, "version", lambda program: done.version)
-    monkeypatch.setattr(simulate, "plugin", lambda: tmp_path / "sim.so")
+    monkeypatch.setattr(simulate, "plugin", lambda build: tmp_path / "sim.so")
     monkeypatch.setattr(transfers, "known", lambda build: Names())
 
     def run(m, build, job, env, **options):
@@ -70,7 +71,7 @@ def guests(tmp_path, monkeypatch):
         rows = env["ROWS"].split()
         # The states of the windows, or that of the whole boot.
         states = env.get("STATES", "").split() or [env["STATE"]]
-        run_ = {"machine": m.name, "build": build, "job": job, "writes": env["STATE"], "rows": rows,
+        run_ = {"machine": m.name, "build": str(build), "job": job, "writes": env["STATE"], "rows": rows,
                 "windows": states, "cgroups": env["CGROUPS"],
                 "seed": options["simulated"].seed, "options": chosen, "plugin": plugin,
                 **{name: options[name] for name in ("userland", "stop", "name")}}
@@ -91,14 +92,11 @@ def task(text="ping-pong:0:8:300"):
     return workloads.task(text, SMALL)
 
 
-STACK, FAST = simulate.State("stack"), simulate.State("stack", "features=SIS_FAST")
-
-
 def test_run(guests):
     """A guest gets the rows, the state and the plugin's options, and a Region comes back for each
     row."""
     stop = threading.Event()
-    found = simulate.run(SMALL, FAST, [task(), task("bounce:0:4:100")], 7, 15, stop)
+    found = simulate.run(SMALL, guests.fast, [task(), task("bounce:0:4:100")], 7, 15, stop)
     [run] = guests.runs
     print(run)
     assert [each.value for each in found] == [100.875, 50.875]
@@ -106,21 +104,21 @@ def test_run(guests):
     assert (run["machine"], run["build"], run["job"]) == ("epyc-2x2x2", "stack", "sim")
     assert run["writes"] == "features=SIS_FAST" and run["stop"] is stop
     assert run["rows"] == [task().row(7), task("bounce:0:4:100").row(7)]
-    assert run["userland"] == initramfs.SMALL
+    assert run["userland"] == initramfs.small(guests.stack.build.series)
     assert run["options"]["quantum_ps"] == "15000" and run["options"]["seed"] == "7"
     assert run["options"]["at_wakeup"] == str(0x1000) and run["options"]["nodes"] == "2"
     assert re.fullmatch(r"epyc-2x2x2-sim-stack-7-[0-9a-f]{8}", run["name"])
-    simulate.run(SMALL, STACK, [task()], 7)
+    simulate.run(SMALL, guests.stack, [task()], 7)
     # Runs of other states at the same time have other files.
     assert guests.runs[1]["name"] != run["name"]
     assert guests.runs[1]["options"]["quantum_ps"] == str(simulate.default_round(SMALL) * 1000)
 
 
 def test_report_of_an_earlier_run_is_not_read(guests):
-    simulate.run(SMALL, STACK, [task()], 1)
+    simulate.run(SMALL, guests.stack, [task()], 1)
     guests.reports = 0
     with pytest.raises(Error, match="gave 1 figures and 0 reports"):
-        simulate.run(SMALL, STACK, [task()], 1)
+        simulate.run(SMALL, guests.stack, [task()], 1)
 
 
 @pytest.mark.parametrize("reports, change, says", [
@@ -135,7 +133,7 @@ def test_report_of_an_earlier_run_is_not_read(guests):
 def test_run_that_went_wrong(guests, reports, change, says):
     guests.reports, guests.change = reports, change
     with pytest.raises(Error, match=says) as caught:
-        simulate.run(SMALL, STACK, [task()], 1)
+        simulate.run(SMALL, guests.stack, [task()], 1)
     print(caught.value)
     # The guest's last lines come with it.
     assert "END 0" in str(caught.value)
@@ -145,7 +143,7 @@ def test_error_shows_the_last_lines_only(guests):
     guests.change = lambda run, result: guest.Result(
         "", "".join(f"line {n}\n" for n in range(100)), 1, True, 0)
     with pytest.raises(Error) as caught:
-        simulate.run(SMALL, STACK, [task()], 1)
+        simulate.run(SMALL, guests.stack, [task()], 1)
     assert f"\nline {100 - guest.LAST_PRINTED}\n" in str(caught.value)
     assert f"line {99 - guest.LAST_PRINTED}\n" not in str(caught.value)
 
@@ -153,16 +151,11 @@ def test_error_shows_the_last_lines_only(guests):
 def test_kernel_that_is_not_built(guests):
     (guests.out / "6.12/stack/System.map").unlink()
     with pytest.raises(Error, match="BUILD=stack is not built: make kernel BUILD=stack"):
-        simulate.run(SMALL, STACK, [task()], 1)
-
-
-def sim(**given):
-    """Run make sim with settings."""
-    return simulate.command(settings.read("sim", {"MACHINE": SMALL.name, "WORKLOAD": "ping-pong:0:8:300", **given}))
+        simulate.run(SMALL, guests.stack, [task()], 1)
 
 
 def test_command_compares_two_states(guests, capsys):
-    assert sim(STATE="features=SIS_FAST", AGAINST="base", SEEDS="4", ROUND_NS="12") == 0
+    assert guests.sim(STATE="features=SIS_FAST", AGAINST="base", SEEDS="4", ROUND_NS="12") == 0
     shown = capsys.readouterr().out
     print(shown)
     assert guests.builds == ["base", "stack"]
@@ -199,7 +192,7 @@ def test_command_compares_two_states(guests, capsys):
 
 def test_command_compares_several_states_with_one(guests):
     """One family of verdicts, and the base runs once for all."""
-    assert sim(STATE="features=SIS_FAST features=X,features=Y", AGAINST="features=NO_X", SEEDS="2") == 0
+    assert guests.sim(STATE="features=SIS_FAST features=X,features=Y", AGAINST="features=NO_X", SEEDS="2") == 0
     found = store.load(guests.out / "results/epyc-2x2x2/sim-ping-pong.json")
     print(found.subjects)
     base = "stack features=NO_X"
@@ -219,7 +212,7 @@ def test_gap_between_nodes(busy, gap):
 
 
 def test_command_saves_one_state(guests):
-    assert sim(SEEDS="2", SAVE="1", NAME="other", CGROUPS="3") == 0
+    assert guests.sim(SEEDS="2", SAVE="1", NAME="other", CGROUPS="3") == 0
     found = store.load(guests.out / "committed/epyc-2x2x2/sim-other.json")
     assert list(found.values) == list(found.details) == ["stack"]
     assert found.subjects["stack"].against is None
@@ -230,17 +223,17 @@ def test_command_saves_one_state(guests):
 
 def test_command_keeps_the_result_of_another_experiment(guests):
     """Before the first run: a workload or state that differs needs a name of its own."""
-    assert sim(SEEDS="2") == 0
+    assert guests.sim(SEEDS="2") == 0
     runs = len(guests.runs)
     with pytest.raises(Error, match="has the result of another experiment.*NAME="):
-        sim(SEEDS="2", WORKLOAD="ping-pong:0:1:300")
+        guests.sim(SEEDS="2", WORKLOAD="ping-pong:0:1:300")
     assert len(guests.runs) == runs
-    assert sim(SEEDS="2", WORKLOAD="ping-pong:0:1:300", NAME="near") == 0
+    assert guests.sim(SEEDS="2", WORKLOAD="ping-pong:0:1:300", NAME="near") == 0
 
 
 def test_command_toggles_in_windows_of_one_boot(guests, capsys):
     """A B B A in one boot, B A A B in the next; a seed's value is the mean of its two windows."""
-    assert sim(WORKLOAD="sharing:1:4:64:6:2", STATE="features=SIS_FAST", AGAINST="stack", ABBA="1",
+    assert guests.sim(WORKLOAD="sharing:1:4:64:6:2", STATE="features=SIS_FAST", AGAINST="stack", ABBA="1",
                 WINDOW_MS="30", SEEDS="2") == 0
     print(capsys.readouterr().out)
     runs = sorted(guests.runs, key=lambda run: run["seed"])
@@ -261,7 +254,7 @@ def test_kernel_that_is_built_between_windows(guests, monkeypatch):
     releases = iter(["one", "two"])
     monkeypatch.setattr(kernel, "identity", lambda build: {"release": next(releases)})
     with pytest.raises(Error, match="built again"):
-        simulate.collect_windows(SMALL, workloads.task("sharing", SMALL), [STACK, FAST], 1, 20, 30)
+        simulate.collect_windows(SMALL, workloads.task("sharing", SMALL), [guests.stack, guests.fast], 1, 20, 30)
 
 
 @pytest.mark.parametrize("given, says", [
@@ -275,19 +268,19 @@ def test_kernel_that_is_built_between_windows(guests, monkeypatch):
 ])
 def test_settings_that_contradict_each_other(guests, given, says):
     with pytest.raises(Error, match=says):
-        sim(**{"WORKLOAD": "sharing", **given})
+        guests.sim(**{"WORKLOAD": "sharing", **given})
     assert guests.builds == guests.runs == []
 
 
 def test_default_number_of_seeds(guests):
-    assert sim() == 0
+    assert guests.sim() == 0
     assert sorted(run["seed"] for run in guests.runs) == list(range(1, 11))
 
 
 def test_command_refuses_another_qemu_before_it_builds(guests):
     guests.version = "10.1.0"
     with pytest.raises(Error, match="needs QEMU 10.0"):
-        sim()
+        guests.sim()
     assert guests.builds == guests.runs == []
 
 
@@ -387,11 +380,10 @@ FAST_ROW = published.Row(2, "fast", "a paper", {
 def rows(guests, monkeypatch):
     """Replace the table by FOUND and FAST_ROW; return a function that runs the command with settings."""
     monkeypatch.setattr(validate, "ROWS", (FOUND, FAST_ROW))
-    monkeypatch.setattr(validate, "BUILD", guests.out)
     monkeypatch.setattr(validate, "RESULTS", guests.out / "committed")
 
     def run(**given):
-        return validate.command(settings.read("sim-validate", given))
+        return validate.command(settings.read("sim-validate", {"KIT_BUILD": str(guests.out), **given}))
     return run
 
 

@@ -9,11 +9,10 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from kit import tests
+from kit import settings, tests
 from kit.paths import ROOT
 from kit.process import Error
 
@@ -134,9 +133,8 @@ def sleepers():
 
 def test_directory_of_another_user(monkeypatch, tmp_path):
     """Of a run as root: a run of pytest ended with 30 lines of its own code."""
-    monkeypatch.setattr(tests, "BUILD", tmp_path)
     monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("runs pytest"))
     (tmp_path / "pytest/fast").mkdir(parents=True)
     monkeypatch.setattr(os, "access", lambda path, _: path.name != "fast")
     with pytest.raises(Error, match="pytest/fast is another user's: remove it"):
-        tests.command(SimpleNamespace(command="test-fast"))
+        tests.command(settings.read("test-fast", {"KIT_BUILD": str(tmp_path)}))

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from here import named
 from kit import settings
 from kit.pages import blocks
 from kit.paths import GUEST
@@ -54,7 +55,7 @@ def guests(monkeypatch):
 
 def test_guests_until_the_time_is_over(guests):
     guests += [result(GOOD)] * 5
-    totals = torture.run(None, "stack", 7, 500, 3)
+    totals = torture.run(None, named(), 7, 500, 3)
     assert guests.seeds == [7, 8, 9] and totals.guests == 3 and not totals.failures
     assert totals.counts == {"fork": (45, 6), "knob": (9, 0)} and totals.guest_seconds == 10.5
     assert any(line.split() == ["fork", "45", "6", "refused"] for line in totals.lines())
@@ -62,7 +63,7 @@ def test_guests_until_the_time_is_over(guests):
 
 def test_it_stops_at_what_is_found(guests):
     guests += [result(GOOD), result(BAD), result(GOOD)]
-    totals = torture.run(None, "stack", 0, 500, 10)
+    totals = torture.run(None, named(), 0, 500, 10)
     assert guests.seeds == [0, 1]
     assert any("run" in line for line in totals.failures) and totals.splats == 0
     assert "# wrong: knob: 5, not EINVAL" in totals.failures
@@ -70,30 +71,30 @@ def test_it_stops_at_what_is_found(guests):
 
 def test_a_splat_fails(guests):
     guests += [result(GOOD, ["WARNING: CPU: 3"])]
-    totals = torture.run(None, "stack", 0, 500, 10)
+    totals = torture.run(None, named(), 0, 500, 10)
     assert totals.splats == 1 and "WARNING: CPU: 3" in totals.failures[0]
 
 
 def test_a_guest_that_died_fails(guests):
     guests += [result("TAP version 13\n1..2\nok 1 files\n")]
-    assert torture.run(None, "stack", 0, 500, 1).failures
+    assert torture.run(None, named(), 0, 500, 1).failures
 
 
 def test_cpus_run_in_parallel_only_where_no_code_is_patched(monkeypatch, tmp_path):
     image = tmp_path / "bzImage"
     image.touch()
     monkeypatch.setattr(kernel.Kernel, "image", image)
-    monkeypatch.setattr(qemu, "find", lambda: SimpleNamespace(command=["qemu"], env={}))
+    monkeypatch.setattr(qemu, "find", lambda build: SimpleNamespace(command=["qemu"], env={}))
     for build in kernel.BUILDS:
-        args, _ = guest._qemu_command(machine.load("two-ccx"), build, "torture", "initrd", guest.CLOCK)
+        args, _ = guest._qemu_command(machine.load("two-ccx"), named(build), "torture", "initrd", guest.CLOCK)
         assert ("tcg,thread=multi" in args) == ("-icount" not in args) == (build == "race")
 
 
 def test_parallel_guests_run_for_longer(monkeypatch):
     took = {}
-    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: took.update({build: env["SECONDS"]}))
+    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: took.update({str(build): env["SECONDS"]}))
     for build in ("debug", "race"):
-        torture.one(None, build, 1, 500)
+        torture.one(None, named(build), 1, 500)
     assert took == {"debug": torture.SECONDS, "race": torture.PARALLEL_SECONDS}
 
 
@@ -103,7 +104,7 @@ def test_many_processes_may_take_long(monkeypatch):
     monkeypatch.setattr(guest, "run", lambda m, build, job, env, timeout, **rest: took.update(
         {env["PROCESSES"]: timeout}))
     for processes in (500, 100_000):
-        torture.one(None, "leak", 1, processes)
+        torture.one(None, named("leak"), 1, processes)
     assert took == {500: torture.TIMEOUT, 100_000: 25_000}
 
 
@@ -112,7 +113,7 @@ def test_half_of_the_cpus_can_do_without_a_tick(monkeypatch):
     args = []
     monkeypatch.setattr(guest, "run", lambda *_, kernel_args, **rest: args.append(kernel_args))
     for build, seed in (("host", 1), ("host", 2), ("debug", 1)):
-        torture.one(machine.load("two-ccx"), build, seed, 500)
+        torture.one(machine.load("two-ccx"), named(build), seed, 500)
     assert args == [[*guest.COST_KERNEL_ARGS, "nohz_full=2,3,6,7,10,11,14,15"],
                     guest.COST_KERNEL_ARGS, guest.COST_KERNEL_ARGS]
 
@@ -122,28 +123,28 @@ def test_what_a_guest_skips_and_how_many_programs_ran(guests):
                                    '# {"figure": "count", "name": "stress_ng", "done": 2, "refused": 1}\n'
                                    '# {"figure": "count", "name": "selftest", "done": 1, "refused": 0}\n'
                                    "END 0").replace("1..2", "1..3"))]
-    totals = torture.run(None, "stack", 0, 500, 1)
+    totals = torture.run(None, named(), 0, 500, 1)
     assert totals.skipped == {"kmemleak (the kernel lacks it)"} and totals.programs() == 4 and not totals.failures
 
 
 def test_bits_that_a_build_lacks_are_not_switched(monkeypatch):
     bits = {}
-    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: bits.update({build: env["FEATURES"].split()}))
+    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: bits.update({str(build): env["FEATURES"].split()}))
     for build in ("debug", "rt"):
-        torture.one(None, build, 1, 500)
+        torture.one(None, named(build), 1, 500)
     assert set(bits["debug"]) - set(bits["rt"]) == {"SCHED_CACHE_SAMPLE"}
 
 
 def test_mainline_has_the_bits_of_its_series(monkeypatch, tmp_path):
     """A series for mainline: its bits only, and the guest is told not to ask for the stack's files."""
     envs = {}
-    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: envs.update({build: env}))
+    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: envs.update({str(build): env}))
     header = tmp_path / "kernel/sched/features.h"
     header.parent.mkdir(parents=True)
     header.write_text("SCHED_FEAT(SIS_FAST, false)\nSCHED_FEAT(TTWU_QUEUE_L2_ON_CPU, false)\n")
     monkeypatch.setattr(kernel, "source_dir", lambda which: tmp_path)
     for build in ("debug", "7.3/leave-llc/debug"):
-        torture.one(None, build, 1, 500)
+        torture.one(None, named(build), 1, 500)
     assert envs["7.3/leave-llc/debug"]["FEATURES"].split() == ["TTWU_QUEUE_L2_ON_CPU", "SIS_FAST",
                                                                *torture.BASE_FEATURES]
     assert "MAINLINE" in envs["7.3/leave-llc/debug"] and "MAINLINE" not in envs["debug"]
@@ -178,7 +179,7 @@ def test_the_guest_can_read_the_list_of_programs(selftests):
     words, lines = (int(re.search(rf"#define {name} (\d+)", source)[1]) for name in ("NR_WORDS", "NR_LINES"))
     text, copy = (int(re.search(rf"\b{name}\[(\d+)\]", source)[1]) for name in ("text", "copy"))
     kinds = set(re.findall(r'\{ "(\w+)", OP_', source))
-    files = programs.files("debug")
+    files = programs.files(named("debug"))
     listed = files["programs/list"].read_text().splitlines()
     assert len(listed) <= lines and {line.split(" ")[0] for line in listed} == kinds
     assert files["programs/list"].stat().st_size < text - 1 and max(map(len, listed)) < copy
@@ -199,7 +200,7 @@ def test_each_stressor_does_something():
 
 @pytest.mark.boot
 def test_programs_come_with_their_libraries(selftests):
-    files = programs.files("debug")
+    files = programs.files(named("debug"))
     assert {"usr/bin/stress-ng", "usr/bin/cyclictest", "lib64/ld-linux-x86-64.so.2"} <= set(files)
     assert any(name.endswith("/libnuma.so.1") for name in files)
 
@@ -207,14 +208,14 @@ def test_programs_come_with_their_libraries(selftests):
 def test_a_missing_program_is_named(selftests, monkeypatch):
     monkeypatch.setattr(programs.shutil, "which", lambda name: None)
     with pytest.raises(Error, match="stress-ng is not installed: .*make deps TIERS=torture"):
-        programs.files("debug")
+        programs.files(named("debug"))
 
 
 @pytest.mark.boot
 def test_a_missing_selftest_is_named(selftests):
     (selftests / "cgroup/test_cpuset").unlink()
     with pytest.raises(Error, match="BUILD=debug has no selftest cgroup/test_cpuset"):
-        programs.files("debug")
+        programs.files(named("debug"))
 
 
 def test_settings():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from here import BUILD, GIVEN, SERIES, named
 from kit import settings
 from kit.process import Error
 from kit.sim import costs, simulate, validate, workloads
@@ -119,7 +120,7 @@ def test_table_asks_for_what_there_is():
         for variant in one.variants.values():
             m = machine.load(variant.machine)
             print(one.number, workloads.task(variant.workload, m).row(1), simulate.state(variant.state,
-                                                                                         variant.build))
+                                                                                         variant.build, SERIES))
             assert costs.of(m)
         used = {name for check in one.checks for name in (check.base, check.other)} - {""}
         assert used == set(one.variants)
@@ -160,24 +161,23 @@ def test_damaged_file(tmp_path, text):
 @pytest.fixture(scope="module")
 def built():
     """Build the kernel, which takes a moment if it is up to date."""
-    kernel.build("stack")
+    kernel.build(named("stack"))
 
 
-def test_short_row(built, tmp_path, monkeypatch, capsys):
+def test_short_row(built, capsys):
     """Row 1 is run, judged and kept; with the memory of the line at the own socket, it is not reproduced."""
-    monkeypatch.setattr(validate, "BUILD", tmp_path)
-    assert validate.command(settings.read("sim-validate", {"ROWS": "1"})) == 0
+    assert validate.command(settings.read("sim-validate", {**GIVEN.texts, "ROWS": "1"})) == 0
     print(capsys.readouterr().out)
-    [found] = validate.load(tmp_path / "results" / validate.FILE).values()
+    found = validate.load(BUILD / "results" / validate.FILE)[1]
     assert validate.word(ROWS[0], found["values"]) == validate.REPRODUCED
     with pytest.raises(Error, match="row 1 is not reproduced, and is not listed as a gap"):
-        validate.command(settings.read("sim-validate", {"ROWS": "1", "WITHOUT": "home"}))
+        validate.command(settings.read("sim-validate", {**GIVEN.texts, "ROWS": "1", "WITHOUT": "home"}))
 
 
 def test_control_groups_are_deep(built):
     """Each switch between two CPUs' tasks and idle goes through three more levels."""
     m = machine.load(ONE.machine)
-    counts = [simulate.run(m, simulate.State("stack", cgroups=cgroups), [workloads.task("ping-pong:0:4:100", m)],
+    counts = [simulate.run(m, simulate.State(named("stack"), cgroups=cgroups), [workloads.task("ping-pong:0:4:100", m)],
                            1)[0].counted["instructions"] for cgroups in (0, 3)]
     print(counts)
     assert counts[1] > 1.1 * counts[0]
@@ -186,7 +186,7 @@ def test_control_groups_are_deep(built):
 def test_line_has_the_memory_that_it_is_given(built):
     """bounce's HOME: CPU 8 is in the other socket."""
     m = machine.load(ONE.machine)
-    near, far = (region.value for region in simulate.run(m, simulate.State("stack"), [
+    near, far = (region.value for region in simulate.run(m, simulate.State(named("stack")), [
         workloads.task(f"bounce:0:4:1000:{home}", m) for home in (0, 8)], 1))
     print(near, far)
     assert far == pytest.approx(costs.of(m).ns("other_socket"), rel=0.05)
@@ -196,7 +196,7 @@ def test_line_has_the_memory_that_it_is_given(built):
 def test_threads_that_are_near_and_far(built):
     """near: the threads of a process are in one LLC, so no line comes from another; pinned: in two sockets."""
     m = machine.load(ONE.machine)
-    moved = {how: simulate.figures(simulate.run(m, simulate.State("stack"), [
+    moved = {how: simulate.figures(simulate.run(m, simulate.State(named("stack")), [
         workloads.task(f"sharing:1:4:64:2:2:{how}", m)], 1)[0], m) for how in ("near", "pinned")}
     print(moved)
     assert moved["near"]["core"] > 20 * (moved["near"]["llc"] + moved["near"]["socket"])

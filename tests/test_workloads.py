@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from here import SERIES, named
 from kit import settings
 from kit.paths import GUEST, ROOT
 from kit.process import Error
@@ -195,7 +196,7 @@ def test_starts_that_the_machine_has(text, name, start, says):
         assert workloads.task(text, machine.load(name), start).start == start
 
 
-A, B = simulate.State("stack", "features=NO_X"), simulate.State("stack", "features=X")
+A, B = simulate.State(named("stack"), "features=NO_X"), simulate.State(named("stack"), "features=X")
 
 
 @pytest.mark.parametrize("env, name, states, says", [
@@ -204,7 +205,7 @@ A, B = simulate.State("stack", "features=NO_X"), simulate.State("stack", "featur
     ({"WINDOW_MS": "40"}, "rr", [A, B], "only with ABBA=1"),
     ({"ABBA": "1"}, "hackbench", [A, B], "hackbench measures a number of operations"),
     ({"ABBA": "1"}, "rr", [A], "needs AGAINST=, a state of the same BUILD"),
-    ({"ABBA": "1"}, "rr", [A, simulate.State("base")], "needs AGAINST=, a state of the same BUILD")])
+    ({"ABBA": "1"}, "rr", [A, simulate.State(named("base"))], "needs AGAINST=, a state of the same BUILD")])
 def test_windows_that_are_asked_for(env, name, states, says):
     task, given = workloads.task(name, SMALL), settings.read("sim", env)
     if isinstance(says, str):
@@ -331,11 +332,11 @@ def task(name, *arguments, start=""):
 @pytest.fixture(scope="module")
 def built():
     """The kernel, which is quick if it is there."""
-    kernel.build("stack")
-    return initramfs.base(initramfs.SMALL)
+    kernel.build(named("stack"))
+    return initramfs.base(initramfs.small(SERIES))
 
 
-STATE = simulate.State("stack")
+STATE = simulate.State(named("stack"))
 RRS = {how: task("rr", 2, 10, 6, 4, how, 0, 15) for how in ("threads", "processes", "client-server")}
 # These are compared, and how many lines move depends on where the threads run.
 SHARING = task("sharing", 1, 3, 64, 6, 4, start="together")

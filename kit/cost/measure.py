@@ -19,7 +19,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from kit.cost import plan, profile
-from kit.paths import BUILD, RESULTS, ROOT, SERIES
+from kit.paths import RESULTS, ROOT
 from kit.process import Error, say, warn
 from kit.results import pages, store, tables, verdict
 from kit.vm import guest, initramfs, kernel, ktap, machine, qemu
@@ -27,8 +27,8 @@ from kit.vm import guest, initramfs, kernel, ktap, machine, qemu
 INSTRUMENT = "cost"
 
 
-def measure(m, build, boot, size, state, stop=None):
-    """Boot a BUILD on a Machine, set a State, and measure the rows of a Boot: {row name: [what the
+def measure(m, which, boot, size, state, userland, stop=None):
+    """Boot a Kernel on a Machine, set a State, and measure the rows of a Boot: {row name: [what the
     program printed in each layout, {name: number}]}. Setting `stop`, a threading.Event, ends the run. Error if the
     run fails.
 
@@ -36,32 +36,32 @@ def measure(m, build, boot, size, state, stop=None):
     m = dataclasses.replace(m, **boot.change)
     blocks = 1 if boot.memory else size.layouts
     name = f"{m.name}-cost-{boot.name}-{state.column.replace(' ', '-')}"
-    result = guest.run(m, build, "cost", {
+    result = guest.run(m, which, "cost", {
         "ROWS": " ".join(f"{row.name}:{row.command}" for row in boot.rows),
         "STATE": state.writes, "BLOCKS": blocks,
-    }, timeout=plan.TIMEOUT, icount=True, userland="stack", kernel_args=boot.kernel_args, stop=stop,
+    }, timeout=plan.TIMEOUT, icount=True, userland=userland, kernel_args=boot.kernel_args, stop=stop,
         name=name)
     tests, found = ktap.parse(result.ktap), {}
     for figure in tests.figures["cost"]:
         found.setdefault(figure["row"], []).append(figure)
-    result.check(f"{name}, on {build}", tests, [f"no {row.name}" for row in boot.rows
+    result.check(f"{name}, on {which}", tests, [f"no {row.name}" for row in boot.rows
                                                 if len(found.get(row.name, ())) != blocks])
     say(f"  {name}: {result.seconds:.0f} s")
     return found
 
 
-def collect(m, builds, size, repeat, columns=()):
-    """Measure BUILDs that are built on a Machine; a store.Result. columns: as for plan.chosen().
+def collect(m, builds, size, repeat, userland, columns=()):
+    """Measure Kernels that are built on a Machine; a store.Result. columns: as for plan.chosen().
     repeat["disturbed"] has the layouts that are left out of a row, {row: {layout: columns}}."""
     states = plan.chosen(builds, columns)
     planned = [(boot, build, state) for boot in plan.boots(m, size) for build in builds
                for state in states[build] if state.memory or not boot.memory]
     # Read before and after: a kernel that is rebuilt meanwhile makes the result useless.
-    kernels = {build: kernel.identity(build) for build in builds}
+    kernels = {str(build): kernel.identity(build) for build in builds}
     stop = threading.Event()
     # Each guest takes one CPU of the host.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        futures = [pool.submit(measure, m, build, boot, size, state, stop)
+        futures = [pool.submit(measure, m, build, boot, size, state, userland, stop)
                    for boot, build, state in planned]
         try:
             done = [future.result() for future in futures]
@@ -69,9 +69,9 @@ def collect(m, builds, size, repeat, columns=()):
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
-    if kernels != {build: kernel.identity(build) for build in builds}:
+    if kernels != {str(build): kernel.identity(build) for build in builds}:
         raise Error("a kernel or its source changed during the run; the results are discarded")
-    subjects = {state.column: store.Subject(build, state.column, state.against)
+    subjects = {state.column: store.Subject(str(build), state.column, state.against)
                 for build in builds for state in states[build]}
     metrics = {}
     values = {column: {} for column in subjects}
@@ -103,15 +103,15 @@ def disturbed(planned, done):
     return out
 
 
-def repeat_info(m, size, compare, columns=()):
+def repeat_info(m, size, compare, stack, columns=()):
     """What repeats the run: its command, sizes, commit, QEMU, machine and initramfs."""
-    command = f"make bench-cost MACHINE={m.name}{SERIES.setting}" + (f" COMPARE={compare}" if compare else "") + (
+    command = f"make bench-cost MACHINE={m.name}{stack.series.setting}" + (f" COMPARE={compare}" if compare else "") + (
         f" COLUMNS='{','.join(columns)}'" if columns else "") + (" SHORT=1" if size == plan.SHORT else "")
     return {"command": command, "primary": list(plan.PRIMARY), **dataclasses.asdict(size),
             "commit": store.commit(),
-            "qemu": qemu.version(qemu.find()),
+            "qemu": qemu.version(qemu.find(stack.series.build)),
             "machine": dataclasses.asdict(m),
-            "initramfs": hashlib.sha256(initramfs.base("stack")).hexdigest()}
+            "initramfs": hashlib.sha256(initramfs.base(stack)).hexdigest()}
 
 
 def command(settings):
@@ -121,9 +121,10 @@ def command(settings):
     short, save = settings["SHORT"], settings["SAVE"]
     if short and save:
         raise Error("SHORT=1 SAVE=1: a short run is not for results/")
-    builds = ["base", "stack", *([f"{compare}/nocache", f"{compare}/base"] if compare else ())]
-    for build in builds:
-        kernel.named(build)
+    series = settings.series
+    builds = [kernel.named(series, name) for name in (
+        "base", "stack", *([f"{compare}/nocache", f"{compare}/base"] if compare else ()))]
+    stack = builds[1]
     columns = [column.strip() for column in settings["COLUMNS"].split(",") if column.strip()]
     plan.chosen(builds, columns)
     size = plan.SHORT if short else plan.FULL
@@ -131,16 +132,16 @@ def command(settings):
         warn(f"{m.name} has one LLC, where mainline's cache-aware scheduling does nothing: "
              f"\"{compare} on\" is the same as off")
     # Fails now, and not after all the measuring, if the file cannot be read.
-    committed = RESULTS / SERIES.results(m.name) / f"{INSTRUMENT}.json"
+    committed = RESULTS / series.results(m.name) / f"{INSTRUMENT}.json"
     old = verdict.judged(store.load(committed)) if committed.exists() else None
     for build in builds:
         kernel.build(build)
-    initramfs.base("stack")
+    initramfs.base(stack)
     if settings["PROFILE"]:
-        profile.show(m, settings["PROFILE"], builds, size)
+        profile.show(m, settings["PROFILE"], builds, size, stack)
         return 0
-    say(f"measuring on {m.name}: {', '.join(builds)}")
-    result = verdict.judged(collect(m, builds, size, repeat_info(m, size, compare, columns), columns))
+    say(f"measuring on {m.name}: {', '.join(map(str, builds))}")
+    result = verdict.judged(collect(m, builds, size, repeat_info(m, size, compare, stack, columns), stack, columns))
     for heading, rows in tables.cost(result):
         for line in ["", heading, "", *tables.text(rows)]:
             say(line)
@@ -155,8 +156,8 @@ def command(settings):
             say(f"  {line}")
     else:
         say(f"there is no {committed.relative_to(ROOT)} to compare with")
-    where = RESULTS if save else BUILD / "results"
-    path = where / SERIES.results(m.name) / f"{INSTRUMENT}.json"
+    where = RESULTS if save else settings.build / "results"
+    path = where / series.results(m.name) / f"{INSTRUMENT}.json"
     store.save(result, path)
     path.with_suffix(".md").write_text("\n".join(pages.own(result)) + "\n")
     say(f"kept as {path} and {path.with_suffix('.md').name}")

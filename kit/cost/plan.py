@@ -4,11 +4,9 @@ of each kernel."""
 
 from dataclasses import dataclass, field
 
-from kit import settings
 from kit.features import FEATURES
-from kit.paths import SERIES
+from kit.paths import DEFAULT
 from kit.process import Error
-from kit.vm import kernel
 
 # Seconds after which a guest is killed.
 TIMEOUT = 7200
@@ -131,9 +129,10 @@ class State:
     memory: bool = True
 
 
-def states(build):
-    """The States in which a kernel, BUILD or SERIES/BUILD, is measured, a list."""
-    if SERIES.base != settings.default("SERIES") and build in ("base", "stack"):
+def states(which):
+    """The States in which a Kernel is measured, a list."""
+    series, build = which.series, str(which)
+    if series.base != DEFAULT and build in ("base", "stack"):
         # A series for mainline: it has no feature bits either, and is compared with its base in both
         # states.
         against = build == "stack"
@@ -147,22 +146,21 @@ def states(build):
                                                        (*feature.needs, feature.name))]),
                         "base", feature.name in ALLOCATING)
                   for feature in FEATURES)]
-    series = kernel.named(build).series.name
-    if series != SERIES.name and build.endswith("/base"):
+    if build.endswith("/base"):
         # Mainline's cache-aware scheduling is switched by a file, not by a feature bit.
-        plain = f"{series}/nocache"
-        return [State(f"{series} off", "llc_balancing/enabled=0", plain),
-                State(f"{series} on", "llc_balancing/enabled=1", plain)]
+        plain = f"{series.name}/nocache"
+        return [State(f"{series.name} off", "llc_balancing/enabled=0", plain),
+                State(f"{series.name} on", "llc_balancing/enabled=1", plain)]
     return [State(build)]
 
 
-def chosen(builds, columns=()):
-    """The States of BUILDs in the columns of these names, and in those that they are compared with: {BUILD:
+def chosen(kernels, columns=()):
+    """The States of Kernels in the columns of these names, and in those that they are compared with: {Kernel:
     [State]}. All without names; Error if there is no such column."""
-    every = {build: states(build) for build in builds}
+    every = {which: states(which) for which in kernels}
     names = {state.column: state for all_of in every.values() for state in all_of}
     unknown = [column for column in columns if column not in names]
     if unknown:
         raise Error(f"COLUMNS={','.join(columns)}: no column {', '.join(unknown)}; there are {', '.join(names)}")
     wanted = {*columns, *(names[column].against for column in columns)} if columns else names.keys()
-    return {build: [state for state in all_of if state.column in wanted] for build, all_of in every.items()}
+    return {which: [state for state in all_of if state.column in wanted] for which, all_of in every.items()}

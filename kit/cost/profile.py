@@ -7,10 +7,10 @@ from bisect import bisect_right
 from collections import Counter
 
 from kit.cost import plan
-from kit.paths import BUILD, ROOT
+from kit.paths import ROOT
 from kit.process import Error, say, sh
 from kit.results import tables, verdict
-from kit.vm import guest, kernel, ktap
+from kit.vm import guest, ktap
 
 SOURCE = ROOT / "plugins/profile.c"
 USER_SPACE = "(user space)"
@@ -18,9 +18,9 @@ KERNEL_HALF = 1 << 63
 SHOWN = 30
 
 
-def plugin(source=SOURCE):
-    """Compile a plugin for QEMU, if it changed; its path."""
-    path = BUILD / f"{source.stem}.so"
+def plugin(build, source=SOURCE):
+    """Compile a plugin for QEMU below the directory `build`, if it changed; its path."""
+    path = build / f"{source.stem}.so"
     if not path.exists() or path.stat().st_mtime < source.stat().st_mtime:
         path.parent.mkdir(parents=True, exist_ok=True)
         sh(["gcc", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-fvisibility=hidden", "-o", path,
@@ -28,9 +28,9 @@ def plugin(source=SOURCE):
     return path
 
 
-def functions(build):
-    """(addresses, names) of the functions of a BUILD's kernel, sorted by address."""
-    lines = (kernel.named(build).out / "System.map").read_text().splitlines()
+def functions(which):
+    """(addresses, names) of the functions of a Kernel, sorted by address."""
+    lines = (which.out / "System.map").read_text().splitlines()
     found = sorted((int(address, 16), name) for address, kind, name in
                    (line.split() for line in lines) if kind in "tTwW")
     return [address for address, _ in found], [name for _, name in found]
@@ -50,21 +50,22 @@ def by_function(counts, addresses, names):
     return total
 
 
-def measure(m, build, state, row, size):
+def measure(m, which, state, row, size, userland):
     """Run one Row in one State: {function: instructions per operation}. Error if that fails."""
-    out = BUILD / f"profile-{build}".replace("/", "-")
+    build = which.series.build
+    out = build / f"profile-{which}".replace("/", "-")
     out.unlink(missing_ok=True)
     boot = next(boot for boot in plan.boots(m, size)
                 if row.name in {other.name for other in boot.rows})
     m = dataclasses.replace(m, **boot.change)
-    result = guest.run(m, build, "cost", {"ROWS": f"{row.name}:{row.command}", "BLOCKS": 1,
+    result = guest.run(m, which, "cost", {"ROWS": f"{row.name}:{row.command}", "BLOCKS": 1,
                                           "STATE": state.writes},
-                       timeout=plan.TIMEOUT, icount=True, userland="stack",
-                       kernel_args=boot.kernel_args, name=f"{m.name}-{build}-profile",
-                       qemu_extra=["-plugin", f"{plugin()},out={out}"])
+                       timeout=plan.TIMEOUT, icount=True, userland=userland,
+                       kernel_args=boot.kernel_args, name=f"{m.name}-{which}-profile",
+                       qemu_extra=["-plugin", f"{plugin(build)},out={out}"])
     tests = ktap.parse(result.ktap)
-    result.check(f"the profile of {row.name} on {build}", tests)
-    total = by_function(out.read_text(), *functions(build))
+    result.check(f"the profile of {row.name} on {which}", tests)
+    total = by_function(out.read_text(), *functions(which))
     return {name: count / tests.figures["cost"][0]["operations"] for name, count in total.items()}
 
 
@@ -81,20 +82,20 @@ def table(base, other, names):
     return [*rows, ["all", f"{one:.1f}", f"{two:.1f}", verdict.signed(two - one, 1)]]
 
 
-def show(m, what, builds, size):
+def show(m, what, kernels, size, userland):
     """Print the profile of `what`, ROW or "ROW,COLUMN" (default: the stack with all off), on a
-    Machine; the BUILDs are built. Error if there is no such row or column."""
+    Machine; the Kernels are built; userland: the one whose initramfs the guests get. Error if there is no such row or column."""
     name, _, column = what.partition(",")
     rows = {row.name: row for boot in plan.boots(m, size) for row in boot.rows
             if row.command.startswith("cost:")}
-    columns = {state.column: (build, state) for build in builds for state in plan.states(build)}
+    columns = {state.column: (which, state) for which in kernels for state in plan.states(which)}
     column = column or "off"
     if name not in rows or column not in columns or columns[column][1].against is None:
         raise Error(f"PROFILE={what}: ROW or ROW,COLUMN, where ROW is one of {', '.join(rows)} and "
                     "COLUMN one of " + ", ".join(key for key, (_, state) in columns.items()
                                                  if state.against))
     against = columns[column][1].against
-    found = [measure(m, *columns[key], rows[name], size) for key in (against, column)]
+    found = [measure(m, *columns[key], rows[name], size, userland) for key in (against, column)]
     say(f"instructions per operation, ticks included: {rows[name].title}")
     for line in tables.text(table(*found, [against, column])):
         say(line)

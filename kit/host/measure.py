@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 
 from kit.features import FEATURES
 from kit.host import facts, knobs, workloads
-from kit.paths import BUILD, ROOT
+from kit.paths import ROOT
 from kit.process import Error, kill_group, say, warn
 from kit.results import store
 
@@ -356,7 +356,7 @@ def command(settings):
         raise Error("only root can toggle what is in debugfs: run it as root, or with AS_IS=1 to "
                     "measure the kernel as it is, to be compared with other kernels")
     about, kernel = facts.gather(), facts.kernel()
-    directory = (ROOT if wanted.save else BUILD) / "results" / (wanted.name or facts.name(about))
+    directory = (ROOT if wanted.save else settings.build) / "results" / (wanted.name or facts.name(about))
     repeat = {"command": _command(settings), "commit": settings["BENCH_COMMIT"] or store.commit(), **asdict(wanted.size), "host": about}
     shape = facts.shape()
     subjects, left = states(wanted)

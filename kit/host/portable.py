@@ -5,7 +5,7 @@ benchmarks that are to run."""
 import shutil
 from pathlib import Path
 
-from kit.paths import BUILD, ROOT
+from kit.paths import ROOT
 from kit.process import Error, say
 from kit.results import store
 
@@ -54,7 +54,7 @@ def pack(directory):
 
 def command(settings):
     """Make the directory that DIR= names, or bench-host in the build directory; 0."""
-    directory = settings["DIR"] or BUILD / "bench-host"
+    directory = settings["DIR"] or settings.build / "bench-host"
     pack(directory)
     say(f"copy {directory} to the host, and there, as root: ./run")
     return 0

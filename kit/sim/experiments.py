@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from kit import settings, toml
-from kit.paths import BUILD, RESULTS, SERIES
+from kit.paths import RESULTS
 from kit.process import Error, lock, say
 from kit.results import store, tables, verdict
 from kit.sim import costs, simulate, workloads
@@ -64,7 +64,7 @@ class Row:
     @property
     def path(self):
         """The file of its result."""
-        return RESULTS / SERIES.results(self.env["MACHINE"]) / f"sim-{self.name}.json"
+        return RESULTS / settings.read("sim", self.env).series.results(self.env["MACHINE"]) / f"sim-{self.name}.json"
 
 
 def rows(path=None):
@@ -135,7 +135,7 @@ def outdated(one, path):
             not auto and one.seeds != count):
         found.append("seeds")
     for build in one.builds():
-        if kernel.identity(build) != old.kernels.get(build):
+        if kernel.identity(build) != old.kernels.get(str(build)):
             found.append(f"kernel {build}")
     return ", ".join(found)
 
@@ -169,10 +169,11 @@ class Boots:
     @staticmethod
     def key(m, state, tasks, seed, round_ns, windows):
         """A name for all that determines what a boot gives: the files that run, not their sources."""
-        out = kernel.named(state.build).out
-        files = [kernel.named(state.build).image, out / "System.map"]
-        text = repr((m, costs.of(m), state, tasks, seed, round_ns, windows, simulate.model(), qemu.version(qemu.find()),
-                     hashlib.sha256(initramfs.base(initramfs.SMALL)).hexdigest(),
+        series = state.build.series
+        files = [state.build.image, state.build.out / "System.map"]
+        text = repr((m, costs.of(m), str(state), state.cgroups, tasks, seed, round_ns, windows,
+                     simulate.model(), qemu.version(qemu.find(series.build)),
+                     hashlib.sha256(initramfs.base(initramfs.small(series))).hexdigest(),
                      [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -207,11 +208,11 @@ def run_all(experiments, boot, finish):
 
 def prepare(experiments):
     """Build what {name: Experiment} need. Give {name: error} of those whose kernel does not build."""
-    simulate.check_qemu()
-    initramfs.base(initramfs.SMALL)
     bad = {}
     for build in dict.fromkeys(build for one in experiments.values() for build in one.builds()):
+        simulate.check_qemu(build.series.build)
         try:
+            initramfs.base(initramfs.small(build.series))
             kernel.build(build)
         except (Error, OSError) as error:
             bad |= {name: error for name, one in experiments.items() if build in one.builds()}
@@ -320,9 +321,10 @@ def run_sensitivity(wanted, boot):
 
 def command(given):
     """make sim-all: bring the results of the table up to date; Error that names the rows that failed."""
-    wanted = chosen(rows(), given["EXPERIMENTS"])
-    directory, begin = BUILD / "sim-all", time.monotonic()
-    with lock(BUILD / "sim-all.lock"):
+    selected = {name: text for name, text in given.texts.items() if name in ("KIT_BUILD", "SERIES", "LINUX")}
+    wanted = [dataclasses.replace(row, env=row.env | selected) for row in chosen(rows(), given["EXPERIMENTS"])]
+    directory, begin = given.build / "sim-all", time.monotonic()
+    with lock(given.build / "sim-all.lock"):
         boot = Boots(directory)
         everything = not given["SENSITIVITY"]
         failed = (run_table if everything else run_sensitivity)(wanted, boot)

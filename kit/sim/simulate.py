@@ -19,7 +19,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from kit.paths import BUILD, RESULTS, ROOT, SERIES
+from kit.paths import RESULTS, ROOT
 from kit.process import Error, lock, say, sh
 from kit.results import pages, placement, store, tables, verdict
 from kit.sim import costs, schedstats, transfers, workloads
@@ -63,9 +63,9 @@ METRICS = {"time": store.Metric("ms", "less", "simulated time"),
 
 @dataclass(frozen=True)
 class State:
-    """A kernel in a state: a BUILD, the files to write that bring it about (FILE=VALUE,... as
+    """A kernel in a state: a Kernel, the files to write that bring it about (FILE=VALUE,... as
     guest/lib.sh takes them), and how many control groups deep tasks run."""
-    build: str
+    build: kernel.Kernel
     writes: str = ""
     cgroups: int = 0
 
@@ -132,11 +132,11 @@ def model():
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]")))).hexdigest()
 
 
-def plugin():
-    """Compile the plugin, if it changed; give its path."""
-    path, part = BUILD / "sim.so", BUILD / "sim.so.part"
+def plugin(build):
+    """Compile the plugin below the directory `build`, if it changed; give its path."""
+    path, part = build / "sim.so", build / "sim.so.part"
     sources = sorted(SOURCES.glob("*.[ch]"))
-    with lock(BUILD / "sim.lock"):
+    with lock(build / "sim.lock"):
         newest = max(source.stat().st_mtime for source in sources)
         if not path.exists() or path.stat().st_mtime < newest:
             sh(["gcc", "-O2", "-flto", "-Wall", "-Wextra", "-fPIC", "-shared",
@@ -147,9 +147,10 @@ def plugin():
     return path
 
 
-def check_qemu():
-    """Error if the QEMU here is not the one that the plugin knows; give its version."""
-    found = qemu.version(qemu.find())
+def check_qemu(build):
+    """Error if the QEMU here, or below the directory `build`, is not the one that the plugin knows; give its
+    version."""
+    found = qemu.version(qemu.find(build))
     if not re.match(rf"{re.escape(QEMU_SERIES)}\.", found):
         raise Error(f"the simulation needs QEMU {QEMU_SERIES}, whose insides it knows; here is {found}")
     return found
@@ -190,12 +191,13 @@ def cpu_model(m):
 def run(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windows()):
     """Boot a State on a Machine with a seed, run Tasks one after the other, and give a Region for each
     window of each; setting `stop`, a threading.Event, ends it. Error if the run failed."""
-    check_qemu()
+    series = state.build.series
+    check_qemu(series.build)
     round_ns = round_ns or default_round(m)
-    out = kernel.named(state.build).out
+    out = state.build.out
     name = f"{m.name}-sim-{state.build}-{seed}-".replace("/", "-") + hashlib.sha256(
-        repr((state, tasks, round_ns, without(m), windows)).encode()).hexdigest()[:8]
-    counted = SERIES.work / "guest" / "runs" / f"{name}.json"
+        repr((str(state), state.cgroups, tasks, round_ns, without(m), windows)).encode()).hexdigest()[:8]
+    counted = series.work / "guest" / "runs" / f"{name}.json"
     counted.parent.mkdir(parents=True, exist_ok=True)
     counted.unlink(missing_ok=True)
     try:
@@ -206,8 +208,8 @@ def run(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windo
     result = guest.run(m, state.build, "sim", {
         "ROWS": " ".join(each.row(seed, windows) for each in tasks), "STATE": state.writes,
         **windows.variables(), "CGROUPS": state.cgroups,
-    }, timeout=TIMEOUT, userland=initramfs.SMALL, stop=stop, name=name, simulated=guest.Simulated(
-        cpu_model(m), ",".join([str(plugin()), *(f"{k}={v}" for k, v in chosen.items())]), seed))
+    }, timeout=TIMEOUT, userland=initramfs.small(series), stop=stop, name=name, simulated=guest.Simulated(
+        cpu_model(m), ",".join([str(plugin(series.build)), *(f"{k}={v}" for k, v in chosen.items())]), seed))
     tests = ktap.parse(result.ktap)
     values = tests.figures["sim"]
     lines = counted.read_text().splitlines() if counted.exists() else []
@@ -290,7 +292,8 @@ def collect(m, wanted, states, seeds, round_ns, boot=None, stop=None, control=Tr
     columns = {str(state): (state, 0) for state in states}
     if control and len(states) > 1:
         columns[CONTROL] = (states[0], OTHER_SEEDS)
-    kernels = {build: kernel.identity(build) for build in dict.fromkeys(s.build for s in states)}
+    builds = dict.fromkeys(s.build for s in states)
+    kernels = {str(build): kernel.identity(build) for build in builds}
     target, most = (0, seeds) if isinstance(seeds, int) else seeds
     done, planned = Counter(), len(columns) * most
 
@@ -316,11 +319,11 @@ def collect(m, wanted, states, seeds, round_ns, boot=None, stop=None, control=Tr
             say(f"  {count} seeds: the interval is about +-{100 * half:.1f} %")
             if half <= target:
                 break
-    if kernels != {build: kernel.identity(build) for build in kernels}:
+    if kernels != {str(build): kernel.identity(build) for build in builds}:
         raise Error("a kernel was built or its source changed during the run; the result is discarded")
     metrics = metrics_of(wanted)
     base = next(iter(columns))
-    subjects = {column: store.Subject(state.build, state.writes, None if column == base else base)
+    subjects = {column: store.Subject(str(state.build), state.writes, None if column == base else base)
                 for column, (state, _) in columns.items()}
     values = {column: {name: [] for name in metrics} for column in columns}
     for column, seed in ((c, s) for c in columns for s in range(1, count + 1)):
@@ -366,7 +369,7 @@ def collect_windows(m, wanted, states, seeds, round_ns, window_ms, boot=None, st
         raise Error("the kernel was built again during the run; the result is discarded")
     metrics = metrics_of(wanted)
     base = str(states[0])
-    subjects = {column: store.Subject(build, state.writes, None if column == base else base)
+    subjects = {column: store.Subject(str(build), state.writes, None if column == base else base)
                 for column, state in columns.items()}
     values = {column: {name: [] for name in metrics} for column in columns}
     details = {}
@@ -383,7 +386,7 @@ def collect_windows(m, wanted, states, seeds, round_ns, window_ms, boot=None, st
     repeat |= {"window_ms": window_ms, "windows": [list(workloads.abba(seed, *columns)) for seed in (1, 2)],
                "seconds": round(time.monotonic() - begin)}
     repeat["command"] += ABBA_WORDS.format(window_ms)
-    return store.Result(f"sim-{wanted.name}", m.name, repeat, {build: identity}, metrics, subjects,
+    return store.Result(f"sim-{wanted.name}", m.name, repeat, {str(build): identity}, metrics, subjects,
                         values, details)
 
 
@@ -411,14 +414,15 @@ def check_place(path, wanted, states):
         return
     old = store.load(path)
     had = (old.repeat.get("workload"), {(one.kernel, one.state) for one in old.subjects.values()})
-    if had != (str(wanted), {(each.build, each.writes) for each in states}):
+    if had != (str(wanted), {(str(each.build), each.writes) for each in states}):
         raise Error(f"{path} has the result of another experiment: {old.repeat['command']}; NAME= names"
                     " a file for this one")
 
 
 def repeat_info(m, wanted, states, seeds, round_ns):
     """What one needs to know to do it again."""
-    words = [f"make sim MACHINE={m.name} WORKLOAD={wanted}{SERIES.setting}",
+    series, *_ = [state.build.series for state in states if "/" not in str(state.build)] or [None]
+    words = [f"make sim MACHINE={m.name} WORKLOAD={wanted}{series.setting if series else ''}",
              *([f"CGROUPS={states[0].cgroups}"] if states[0].cgroups else []),
              *([f"ROUND_NS={round_ns}"] if round_ns != default_round(m) else []),
              f"BUILD={states[-1].build}", *([f"START={wanted.start}"] if wanted.start else [])]
@@ -426,7 +430,7 @@ def repeat_info(m, wanted, states, seeds, round_ns):
     if others:
         words.append(f"STATE='{others}'" if " " in others else f"STATE={others}")
     if len(states) > 1:
-        words.append("AGAINST=" + ",".join(filter(None, (states[0].build, states[0].writes))))
+        words.append("AGAINST=" + ",".join(filter(None, (str(states[0].build), states[0].writes))))
     if without(m):
         words.append(f"WITHOUT='{' '.join(without(m))}'")
     if getattr(m, "scale", ()):
@@ -435,29 +439,30 @@ def repeat_info(m, wanted, states, seeds, round_ns):
             "workload": str(wanted), "start": wanted.start, "round_ns": round_ns,
             "primary": [wanted.name],
             "commit": store.commit(),
-            "qemu": check_qemu(), "model": model(), "machine": dataclasses.asdict(m),
+            "qemu": check_qemu(states[0].build.series.build), "model": model(), "machine": dataclasses.asdict(m),
             "caches": dataclasses.asdict(costs.of(m)),
-            "initramfs": hashlib.sha256(initramfs.base(initramfs.SMALL)).hexdigest()}
+            "initramfs": hashlib.sha256(initramfs.base(initramfs.small(states[0].build.series))).hexdigest()}
 
 
 # ---- the command ----
 
-def state(text, build):
-    """Make the State that [BUILD,]FILE=VALUE,... names; build: if it names none. Error for a BUILD or a
-    file that does not exist, and for a feature that the source of the kernel, if it is there, does not have."""
+def state(text, build, series):
+    """Make the State that [BUILD,]FILE=VALUE,... names; build: if it names none; series: that the BUILD is of.
+    Error for a BUILD or a file that does not exist, and for a feature that the source of the kernel, if it is
+    there, does not have."""
     first, *rest = [word for word in text.split(",") if word] or [build]
     if "=" in first:
         first, rest = build, [first, *rest]
-    kernel.named(first)
+    which = kernel.named(series, first)
     if any("=" not in word for word in rest):
         raise Error(f"{text}: is to be [BUILD,]FILE=VALUE,...")
     for file, _, value in (word.partition("=") for word in rest):
         if file.partition("/")[0] not in FILES:
             raise Error(f"{file}={value}: sched/ of debugfs has no {file}; it has: {', '.join(FILES)}")
-        known = kernel.features(first) if file == "features" else []
+        known = kernel.features(which) if file == "features" else []
         if known and value.removeprefix("NO_") not in known:
             raise Error(f"{file}={value}: {first} has no such feature; it has: {', '.join(known)}")
-    return State(first, ",".join(rest))
+    return State(which, ",".join(rest))
 
 
 def check_windows(wanted, states, settings):
@@ -483,9 +488,9 @@ def experiment(settings):
     wanted = workloads.task(settings["WORKLOAD"], m, settings["START"])
     build, against = settings["BUILD"], settings["AGAINST"]
     # Several states are each compared with the first, in one family of verdicts.
-    states = [state(text, build) for text in settings["STATE"].split() or [""]]
+    states = [state(text, build, settings.series) for text in settings["STATE"].split() or [""]]
     if against:
-        states.insert(0, state(against, build))
+        states.insert(0, state(against, build, settings.series))
     elif len(states) > 1:
         raise Error("STATE: several states need AGAINST=, what they are compared with")
     states = [dataclasses.replace(each, cgroups=settings["CGROUPS"]) for each in states]
@@ -511,12 +516,12 @@ def command(settings):
     wanted = one.task
     name = settings["NAME"] or "-".join(filter(None, (wanted.name, wanted.start,
                                                           "abba" if one.window_ms else "")))
-    check_qemu()
+    check_qemu(settings.build)
     for each in one.builds():
         kernel.build(each)
-    initramfs.base(initramfs.SMALL)
-    path = ((RESULTS if settings["SAVE"] else BUILD / "results") / SERIES.results(one.machine.name)
-            / f"sim-{name}.json")
+    initramfs.base(initramfs.small(settings.series))
+    results = RESULTS if settings["SAVE"] else settings.build / "results"
+    path = results / settings.series.results(one.machine.name) / f"sim-{name}.json"
     check_place(path, wanted, one.states)
     say(f"simulating {one}")
     result = verdict.judged(one.measure())

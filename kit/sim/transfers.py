@@ -5,7 +5,7 @@ import re
 from collections import Counter
 
 from kit.sim import symbols
-from kit.vm import initramfs, kernel
+from kit.vm import initramfs
 
 SHOWN = 15
 # Ways of a line, as the plugin names them, {metric: (title, names)}.
@@ -15,9 +15,9 @@ MOVES = {"core": ("lines from another core of the LLC", ("core", "taken_core")),
          "memory": ("lines from memory", ("dram", "far_dram"))}
 
 
-def known(build):
-    """Give the Symbols of a BUILD and of the workload."""
-    return symbols.Symbols(kernel.named(build).out / "System.map", initramfs.work_of(initramfs.SMALL) / "workload")
+def known(which):
+    """Give the Symbols of a Kernel and of the workload."""
+    return symbols.Symbols(which.out / "System.map", initramfs.work_of(initramfs.small(which.series)) / "workload")
 
 
 def hottest(regions, names):

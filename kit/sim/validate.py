@@ -14,7 +14,7 @@ import json
 import time
 from dataclasses import asdict, dataclass
 
-from kit.paths import BUILD, RESULTS
+from kit.paths import RESULTS
 from kit.process import Error, say
 from kit.results import store, tables, verdict
 from kit.sim import costs, simulate, workloads
@@ -176,7 +176,7 @@ def _boot(variant):
     return dataclasses.replace(variant, workload="")
 
 
-def measure(row, rows, seeds, known, without=()):
+def measure(row, rows, seeds, known, series, without=()):
     """Run the Variants of a Row with `seeds` seeds; give {variant: [figure for each seed]}.
 
     Variants of one machine and state, of all `rows`, run one after the other in one boot, because most
@@ -195,7 +195,7 @@ def measure(row, rows, seeds, known, without=()):
         if not tasks:
             return
         m, begin = costs.scaled(machine.load(boot.machine), (), without), time.monotonic()
-        state = dataclasses.replace(simulate.state(boot.state, boot.build), cgroups=boot.cgroups)
+        state = dataclasses.replace(simulate.state(boot.state, boot.build, series), cgroups=boot.cgroups)
         regions = simulate.run(m, state, [workloads.task(variant.workload, m) for variant in tasks], seed,
                                stop=stop)
         known.update({(variant, seed): region.value for variant, region in zip(tasks, regions)})
@@ -227,20 +227,21 @@ def command(settings):
         raise Error("SEEDS=auto: only make sim can choose the number of seeds")
     if seeds < SEEDS:
         raise Error(f"SEEDS={seeds}: with fewer than {SEEDS} seeds intervals are too wide")
-    path = (RESULTS if settings["SAVE"] else BUILD / "results") / FILE
+    path = (RESULTS if settings["SAVE"] else settings.build / "results") / FILE
     load(path)
-    qemu, commit = simulate.check_qemu(), store.commit()
-    builds = dict.fromkeys(one.build for row in rows for one in row.variants.values())
-    for build in builds:
-        kernel.build(build)
-    initramfs.base(initramfs.SMALL)
-    kernels = {build: kernel.identity(build) for build in builds}
+    series = settings.series
+    qemu, commit = simulate.check_qemu(settings.build), store.commit()
+    builds = {one.build: kernel.named(series, one.build) for row in rows for one in row.variants.values()}
+    for which in builds.values():
+        kernel.build(which)
+    initramfs.base(initramfs.small(series))
+    kernels = {name: kernel.identity(which) for name, which in builds.items()}
     values, known = {}, {}
     for row in rows:
         begin = time.monotonic()
-        values[row.number] = measure(row, rows, seeds, known, settings["WITHOUT"])
+        values[row.number] = measure(row, rows, seeds, known, series, settings["WITHOUT"])
         seconds = round(time.monotonic() - begin)
-        if kernels != {build: kernel.identity(build) for build in builds}:
+        if kernels != {name: kernel.identity(which) for name, which in builds.items()}:
             raise Error("a kernel was built or its source changed during the run; the result is discarded")
         if row.variants and not settings["WITHOUT"]:
             save(path, row, {"values": values[row.number], "variants": _variants(row), "seconds": seconds,

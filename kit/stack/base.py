@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kit import apt, pinned, toml
-from kit.paths import SERIES
 from kit.process import Error, Progress, git, room, say, sh, warn
 
 DEBIAN = "Debian "
@@ -46,7 +45,7 @@ class Source:
         return self.name.removeprefix(DEBIAN)
 
 
-def pin(series=SERIES) -> Source:
+def pin(series) -> Source:
     """The pinned source, from base.toml."""
     try:
         values = toml.read(series.pin)
@@ -56,7 +55,7 @@ def pin(series=SERIES) -> Source:
         raise Error(f"{series.pin}: no version and sha256 of the base ({error})") from error
 
 
-def write_pin(source, series=SERIES):
+def write_pin(source, series):
     """Make `source`, fetched from Debian, the pinned one."""
     suite = f'suite = "{source.suite}"\n' if source.suite else ""
     series.pin.write_text(
@@ -67,7 +66,7 @@ def write_pin(source, series=SERIES):
         f'urls = ["{pinned.snapshot(source.path)}"]\n')
 
 
-def package(series=SERIES) -> str:
+def package(series) -> str:
     """The name of Debian's package with the source of a series' base."""
     return f"linux-source-{series.base}"
 
@@ -82,12 +81,12 @@ def _archive(series, suite):
     return apt.Apt(series.downloads / f"apt-{suite}", apt.archive()[0], (suite,))
 
 
-def offered(series=SERIES) -> list[str]:
+def offered(series) -> list[str]:
     """The versions of the series' base that the archive offers, newest first."""
     return _archive(series, pin(series).suite).versions(package(series))
 
 
-def newest(series=SERIES) -> Source:
+def newest(series) -> Source:
     """The newest source of the series' base that the archive offers."""
     versions = offered(series)
     if not versions:
@@ -96,7 +95,7 @@ def newest(series=SERIES) -> Source:
     return Source(DEBIAN + versions[0], suite=pin(series).suite)
 
 
-def imported(series=SERIES) -> Source | None:
+def imported(series) -> Source | None:
     """The source that the tree's tag `base` was imported from; None without a tree."""
     if not series.linux.exists():
         return None
@@ -107,7 +106,7 @@ def imported(series=SERIES) -> Source | None:
     return Source(match[1])
 
 
-def given(linux, series=SERIES) -> Source:
+def given(linux, series) -> Source:
     """The source that the user names with LINUX=, a directory or a tarball."""
     path = Path(linux).expanduser().absolute()
     if path.is_file():
@@ -133,7 +132,7 @@ def _fingerprint(path) -> str:
     return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:12]
 
 
-def wanted(series=SERIES, linux=None) -> Source:
+def wanted(series, linux=None) -> Source:
     """The source to build on: LINUX= if given, else what LINUX= gave last, else the pinned one of
     Debian's, which LINUX=debian goes back to."""
     linux = linux or series.given
@@ -148,7 +147,7 @@ def deb_path(series, source) -> Path:
     return series.downloads / f"{package(series)}_{source.version}_all.deb"
 
 
-def fetch(source, series=SERIES) -> Source:
+def fetch(source, series) -> Source:
     """Have the .deb of a Debian source (150 MB), checked against its SHA-256 if that is pinned."""
     path = deb_path(series, source)
     version = re.match(r"[\d.]+", source.version)[0]
@@ -159,7 +158,7 @@ def fetch(source, series=SERIES) -> Source:
     return dataclasses.replace(source, path=path)
 
 
-def version_of(directory, what, series=SERIES) -> str:
+def version_of(directory, what, series) -> str:
     """The kernel version in a source's Makefile, which must be one of the series."""
     try:
         text = (directory / "Makefile").read_text(errors="replace")
@@ -178,7 +177,7 @@ def tag(source) -> str:
     return "base-" + re.sub(r"[^A-Za-z0-9.]+", "-", source.name)
 
 
-def ensure(series=SERIES, source=None) -> str:
+def ensure(series, source=None) -> str:
     """Have `source` (default: the wanted one) imported; its commit id.
 
     Without a tree, makes one with tag `base` and branch `stack` there. With one, adds the commit

@@ -9,7 +9,7 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from kit.paths import ROOT, SERIES
+from kit.paths import ROOT
 from kit.process import Error, git, lock, say, sh
 from kit.stack import base, patches
 
@@ -34,7 +34,7 @@ tools/llcstat shows what the patched kernel does. The licence of all files is GP
 """
 
 
-def write(series=SERIES, directory=None) -> Path:
+def write(series, directory=None) -> Path:
     """Write the tarball of a series to a directory (default: bundle/ beside its tree), and a file with
     its SHA-256; the tarball. Error if the tree is not the patches on the pinned base."""
     linux = patches.tree(series)
@@ -105,8 +105,8 @@ def _copy(here, there):
         shutil.copy(here, there)
 
 
-def command(_settings) -> int:
+def command(settings) -> int:
     """kit bundle: write the tarball, print where it is and how large."""
-    tarball = write()
+    tarball = write(settings.series)
     say(f"{tarball}: {tarball.stat().st_size // 1024} KiB")
     return 0

@@ -7,7 +7,7 @@ unpacked below the build directory.
 
 import re
 
-from kit import apt, paths
+from kit import apt
 from kit.process import Error, lock, say, sh
 from kit.stack import patches
 
@@ -18,13 +18,13 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 SECONDS = 300
 
 
-def command(_settings):
+def command(settings):
     """Run all litmus tests for kit.__main__; return 0 only if each has the result it declares."""
-    source = patches.ensure()
+    source = patches.ensure(settings.series)
     tests = sorted((source / TESTS).glob("*.litmus"))
     if not tests:
         raise Error(f"there are no litmus tests in {source / TESTS}")
-    herd = _fetched()
+    herd = _fetched(settings.build)
     wrong = [test.name for test in tests if not run(herd, source / "tools/memory-model", test)]
     say(f"{len(tests) - len(wrong)} passed, {len(wrong)} failed")
     return 1 if wrong else 0
@@ -50,11 +50,11 @@ def run(herd, model, test):
     return good
 
 
-def _fetched():
-    """Return herd7 as the beginning of a command; fetch it on first use."""
-    work = paths.BUILD / "herd"
+def _fetched(build):
+    """Return herd7 as the beginning of a command; fetch it below the directory `build` on first use."""
+    work = build / "herd"
     root = work / "root"
-    with lock(paths.BUILD / "herd.lock"):
+    with lock(build / "herd.lock"):
         if not (root / "usr/bin/herd7").exists():
             _fetch(work, root)
     libraries = root / LIBRARIES

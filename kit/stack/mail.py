@@ -6,7 +6,6 @@ import email.policy
 import re
 import shutil
 
-from kit.paths import SERIES
 from kit.process import Error, git, lock, say, sh
 from kit.stack import patches
 
@@ -44,7 +43,7 @@ def recipients(series, files) -> dict:
     return found
 
 
-def write(sender, out, series=SERIES, version=1, sign=False) -> list:
+def write(series, sender, out, version=1, sign=False) -> list:
     """Write the cover letter and the patches of a series to the directory `out`, threaded; the paths of
     the mails.
 
@@ -87,8 +86,8 @@ def command(settings) -> int:
     if not sender:
         raise Error("SENDER='Name <address>' is missing: mails are written in the name of a person,"
                     " who reads, signs and sends them")
-    out = SERIES.work / "mails"
-    mails = write(sender, out, version=settings["VERSION"], sign=settings["SIGN"])
+    out = settings.series.work / "mails"
+    mails = write(settings.series, sender, out, version=settings["VERSION"], sign=settings["SIGN"])
     for mail in mails:
         say(str(mail))
     message = email.message_from_bytes(mails[0].read_bytes(), policy=email.policy.default)

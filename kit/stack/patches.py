@@ -19,8 +19,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from kit import settings
-from kit.paths import SERIES, TEST_ONLY
+from kit.paths import DEFAULT, PATCHES, TEST_ONLY
 from kit.process import Error, git, lock, say, warn
 from kit.stack import base
 
@@ -66,7 +65,7 @@ class Outcome:
         return self.how.startswith("FAILED")
 
 
-def read_order(series=SERIES) -> Order:
+def read_order(series) -> Order:
     """What is in `series`; an absent file is an empty one.
 
     Error for a name without a file, a name that is there twice, and a patch file in no series.
@@ -100,15 +99,15 @@ def read_order(series=SERIES) -> Order:
     return Order(head, tuple(entries), tuple(above))
 
 
-def listed(series=SERIES) -> list[str]:
+def listed(series) -> list[str]:
     """The names of the patches, in order."""
     return [entry.name for entry in read_order(series).entries]
 
 
-def others(root=SERIES.root) -> list[str]:
+def others(root=PATCHES) -> list[str]:
     """The names of all series with patches but the default one, such as "7.3/leave-llc"."""
     names = [str(order.parent.relative_to(root)) for order in sorted(root.glob("**/series"))]
-    return [name for name in names if name not in (settings.default("SERIES"), f"6.12/{TEST_ONLY.name}")]
+    return [name for name in names if name not in (DEFAULT, f"6.12/{TEST_ONLY.name}")]
 
 
 def is_rfc(name) -> bool:
@@ -116,7 +115,7 @@ def is_rfc(name) -> bool:
     return name.rpartition("/")[2].startswith("rfc-")
 
 
-def tree(series=SERIES, linux=None) -> Path:
+def tree(series, linux=None) -> Path:
     """Make the tree equal to the patches on the wanted base; its path.
 
     A tree that already is equal is left alone. Error, with nothing lost, for one with changes that
@@ -128,7 +127,7 @@ def tree(series=SERIES, linux=None) -> Path:
         return _tree(series, linux)
 
 
-def ensure(series=SERIES, linux=None) -> Path:
+def ensure(series, linux=None) -> Path:
     """The tree to build: equal to the patches, or with somebody's work in it just as it is."""
     with lock(series.work / "tree.lock"):
         reason = unsaved(series) if series.linux.exists() else None
@@ -163,7 +162,7 @@ def _tree(series, linux) -> Path:
     return series.linux
 
 
-def unsaved(series=SERIES) -> str | None:
+def unsaved(series) -> str | None:
     """Why replacing the tree, or exporting it, would lose or miss something; None if it would not.
 
     Commits that the patches do not have are only in the way of replacing it.
@@ -419,7 +418,7 @@ def subject_of(text) -> str:
     return " ".join(re.sub(r"^\s*\[PATCH[^]]*\]", "", str(header)).split())
 
 
-def export(series=SERIES) -> list[str]:
+def export(series) -> list[str]:
     """Write the tree's commits to the patches and `series`; what changed, one line each."""
     with lock(series.work / "tree.lock"):
         if not series.linux.exists():
@@ -477,7 +476,7 @@ def _export(series) -> list[str]:
     return news
 
 
-def refresh(series=SERIES, linux=None) -> list[Outcome]:
+def refresh(series, linux=None) -> list[Outcome]:
     """Move the stack to LINUX= or the archive's newest source; how each patch went.
 
     Error, with the tree and the patches as they were, if one did not apply. A tree that somebody
@@ -534,12 +533,12 @@ def _refresh(series, source, commit) -> list[Outcome]:
 def command(settings) -> int:
     """make tree, make export, make refresh."""
     if settings.command == "tree":
-        say(str(tree()))
+        say(str(tree(settings.series)))
     elif settings.command == "export":
-        for line in export() or ["nothing to write: the patches are as the tree"]:
+        for line in export(settings.series) or ["nothing to write: the patches are as the tree"]:
             say(line)
     else:
-        outcomes = refresh()
+        outcomes = refresh(settings.series)
         if outcomes:
             say(f"{len(outcomes)} patches moved")
     return 0

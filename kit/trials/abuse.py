@@ -77,30 +77,30 @@ def table(p99):
             *(f"| {' | '.join(row)} |" for row in rows)]
 
 
-def writes(build):
-    """{state: what switches the bits of a build into it, FILE=VALUE,...}."""
-    bits = [feature for feature in FEATURES if feature.name not in kernel.named(build).lacks]
+def writes(which):
+    """{state: what switches the bits of a Kernel into it, FILE=VALUE,...}."""
+    bits = [feature for feature in FEATURES if feature.name not in which.lacks]
     on = {"off": (), "default": [bit for bit in bits if bit.default == "on"], "on": bits}
     return {state: ",".join(f"features={'' if bit in on[state] else 'NO_'}{bit.name}" for bit in bits)
             for state in STATES}
 
 
-def run(m, build, threads, ms):
+def run(m, which, threads, ms):
     """Measure in one guest on a Machine, each attacker with so many threads, each cell for so many ms; a
     guest.Result."""
-    env = {"THREADS": threads, "CPUS": m.cpus, "MS": ms, "ATTACKERS": " ".join(ATTACKERS), **writes(build)}
-    return guest.run(m, build, "abuse", env, timeout=TIMEOUT, follow=say, kernel_args=guest.COST_KERNEL_ARGS,
+    env = {"THREADS": threads, "CPUS": m.cpus, "MS": ms, "ATTACKERS": " ".join(ATTACKERS), **writes(which)}
+    return guest.run(m, which, "abuse", env, timeout=TIMEOUT, follow=say, kernel_args=guest.COST_KERNEL_ARGS,
                      qemu_extra=guest.repeatable(1))
 
 
 def command(settings):
     """make abuse; the exit status."""
-    m, build = machine.load(settings["MACHINE"]), settings["BUILD"]
-    if not kernel.named(build).patched:
-        raise Error(f"BUILD={build} has no features to compare")
-    kernel.build(build)
+    m, which = machine.load(settings["MACHINE"]), kernel.named(settings.series, settings["BUILD"])
+    if not which.patched:
+        raise Error(f"BUILD={which} has no features to compare")
+    kernel.build(which)
     threads = settings["THREADS"] or m.cpus // 2
-    result = run(m, build, threads, SHORT_MS if settings["SHORT"] else MS)
+    result = run(m, which, threads, SHORT_MS if settings["SHORT"] else MS)
     tests = ktap.parse(result.ktap)
     p99 = parse(tests.figures)
     wrong = result.failures() + tests.failures() + missing(p99)
@@ -108,6 +108,6 @@ def command(settings):
         print(*table(p99), sep="\n")
     for line in wrong:
         print(line, file=sys.stderr)
-    say(f"abuse on {m.name}, {kernel.release(build)}, {threads} threads: {result.seconds:.0f} s:"
+    say(f"abuse on {m.name}, {kernel.release(which)}, {threads} threads: {result.seconds:.0f} s:"
         f" {'FAILED' if wrong else 'measured'}")
     return 1 if wrong else 0

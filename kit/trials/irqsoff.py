@@ -9,7 +9,7 @@ import re
 from collections import namedtuple
 
 from kit.cost import profile
-from kit.paths import BUILD, ROOT
+from kit.paths import ROOT
 from kit.process import say
 from kit.results import tables
 from kit.trials import abuse
@@ -67,24 +67,25 @@ def parse(text, addresses, names, found):
         found[which][name_of[address]] = Stat(old.number + number, max(old.most, most), max(old.ours, ours))
 
 
-def measure(m, build, state, seed, found):
-    """Load one guest on a Machine, with the features as `state` sets them; add to `found` as parse() does."""
-    name = f"irqsoff-{m.name}-{build}".replace("/", "-")
-    out, listed = BUILD / f"{name}.out", BUILD / f"{name}.functions"
-    addresses, names = profile.functions(build)
-    others = words(kernel.source_dir(kernel.named("base"))) | {
-        name.split(".")[0] for name in profile.functions("base")[1]}
+def measure(m, which, base, state, seed, found):
+    """Load one guest with a Kernel on a Machine, with the features as `state` sets them; add to `found` as parse() does."""
+    name = f"irqsoff-{m.name}-{which}".replace("/", "-")
+    build = which.series.build
+    out, listed = build / f"{name}.out", build / f"{name}.functions"
+    addresses, names = profile.functions(which)
+    others = words(kernel.source_dir(base)) | {
+        name.split(".")[0] for name in profile.functions(base)[1]}
     listed.write_text("".join(f"{address:x} {kind}\n" for address, kind in
                               zip(addresses, kinds(addresses, names, others))))
     out.unlink(missing_ok=True)
     llc = m.cores_per_llc * m.threads_per_core
     cpus = min(llc + BESIDE, m.cpus)
     # Parallel bringup would start one thread of each core first.
-    result = guest.run(m, build, "irqsoff", {"SEED": seed, "CPUS": cpus, "LLC": llc, "STATE": state},
-                       timeout=TIMEOUT, icount=True, userland="base", name=name,
+    result = guest.run(m, which, "irqsoff", {"SEED": seed, "CPUS": cpus, "LLC": llc, "STATE": state},
+                       timeout=TIMEOUT, icount=True, userland=base, name=name,
                        kernel_args=[f"maxcpus={cpus}", "cpuhp.parallel=0"],
-                       qemu_extra=["-plugin", f"{profile.plugin(SOURCE)},out={out},functions={listed}"])
-    result.check(f"irqsoff on {build}", ktap.parse(result.ktap))
+                       qemu_extra=["-plugin", f"{profile.plugin(build, SOURCE)},out={out},functions={listed}"])
+    result.check(f"irqsoff on {which}", ktap.parse(result.ktap))
     parse(out.read_text(), addresses, names, found)
 
 
@@ -109,16 +110,17 @@ def rows(which, states):
 def command(settings):
     """make irqsoff; the exit status."""
     m, seed = machine.load(settings["MACHINE"]), settings["SEED"] or 1
-    for build in ("base", "stack"):
-        kernel.build(build)
-    writes = abuse.writes("stack")
-    states = {"base": ("base", ""), "off": ("stack", writes["off"]), "on": ("stack", writes["on"])}
+    base, stack = (kernel.named(settings.series, build) for build in ("base", "stack"))
+    for which in (base, stack):
+        kernel.build(which)
+    writes = abuse.writes(stack)
+    states = {"base": (base, ""), "off": (stack, writes["off"]), "on": (stack, writes["on"])}
     found = {state: {which: {} for which in LISTS} for state in states}
     for number in range(seed, seed + GUESTS):
-        for state, (build, write) in states.items():
-            measure(m, build, write, number, found[state])
+        for state, (which, write) in states.items():
+            measure(m, which, base, write, number, found[state])
             say(f"irqsoff: SEED={number}, {state}")
     for which, title in LISTS.items():
-        say(f"longest {title}, in instructions, on {m.name}, {kernel.release()}:")
+        say(f"longest {title}, in instructions, on {m.name}, {kernel.release(stack)}:")
         print(*tables.markdown(rows(which, found)), sep="\n")
     return 0

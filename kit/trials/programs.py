@@ -45,7 +45,7 @@ def stressors():
             for name, _, options in (line.partition(" ") for line in STRESSORS)]
 
 
-def files(build):
+def files(which):
     """The programs for a guest with a kernel, their libraries and the list of them: {path in the guest without
     the first slash: path here}. Builds the selftests. Error if a package is missing, or if the kernel lacks
     a selftest."""
@@ -54,16 +54,16 @@ def files(build):
     lines += [f"{kind} /programs/{directory} ./{line}" for kind, directory, line in SELFTESTS]
     # In the same order in each run: it decides where the guest's memory has what.
     found = {path.lstrip("/"): Path(path) for path in sorted({line.split()[2] for line in lines if " /tmp " in line})}
-    out = initramfs.work_of(build) / "programs"
+    out = initramfs.work_of(which) / "programs"
     with lock(out.with_name("programs.lock")):
-        selftests = _selftests(build, out)
+        selftests = _selftests(which, out)
         found["programs/list"] = out / "list"
         found["programs/list"].write_text("\n".join(lines) + "\n", encoding="utf-8")
     wanted = {f"{directory}/{line.split()[0]}" for _, directory, line in SELFTESTS} | {"rseq/librseq.so"}
     for name in sorted(wanted):
         found[f"programs/{name}"] = selftests / name
         if not (selftests / name).exists():
-            raise Error(f"the kernel of BUILD={build} has no selftest {name}: SELFTESTS in kit/trials/programs.py has it")
+            raise Error(f"the kernel of BUILD={which} has no selftest {name}: SELFTESTS in kit/trials/programs.py has it")
     programs = [path for name, path in found.items() if name != "programs/list"]
     return found | {str(path).lstrip("/"): path for path in _libraries(programs)}
 
@@ -75,13 +75,13 @@ def _program(name):
     return Path(found)
 
 
-def _selftests(build, out):
+def _selftests(which, out):
     """Build and install the kernel's selftests; return the directory with them."""
     out.mkdir(parents=True, exist_ok=True)
     # Debian's headers are older than the tests.
-    sh(["make", "-s", "-C", kernel.source_dir(kernel.named(build)), f"O={out}/headers", "ARCH=x86", "headers"],
+    sh(["make", "-s", "-C", kernel.source_dir(which), f"O={out}/headers", "ARCH=x86", "headers"],
        log=out / "headers.log", timeout=TIMEOUT)
-    return initramfs.install_selftests(build, out, TARGETS, (f"KHDR_INCLUDES=-isystem {out}/headers/usr/include",))
+    return initramfs.install_selftests(which, out, TARGETS, (f"KHDR_INCLUDES=-isystem {out}/headers/usr/include",))
 
 
 def _libraries(programs):

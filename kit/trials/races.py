@@ -66,11 +66,11 @@ class Outcome:
     wrong: str = ""
 
 
-def one(m, cases, out, seed):
-    """Drive cases, one after the other, in one guest on a Machine; without their protections if `out`, which only
+def one(m, which, cases, out, seed):
+    """Drive cases, one after the other, in one guest with a Kernel on a Machine; without their protections if `out`, which only
     one case survives. A guest.Result."""
     env = {"CASES": " ".join(cases), "OUT": int(out), "SEED": seed, "SECONDS": SECONDS}
-    return guest.run(m, BUILD, "races", env, timeout=TIMEOUT, kernel_args=guest.COST_KERNEL_ARGS,
+    return guest.run(m, which, "races", env, timeout=TIMEOUT, kernel_args=guest.COST_KERNEL_ARGS,
                      qemu_extra=guest.repeatable(1), name=f"{m.name}-races-{cases[0] if out else 'in'}")
 
 
@@ -116,19 +116,19 @@ def judge(case, inside, without):
     return silent, shown, not silent.startswith("FAILED") and bool(without.found or (why_not and not without.wrong))
 
 
-def drive(m, cases, seed, run=one):
+def drive(m, which, cases, seed, run=one):
     """Drive each of the cases on a Machine with the seeds from `seed` on, until it is found without its protection.
     Then all of them with their protections, with the same seeds. {case: what judge() returns}. run: as one()."""
     without, guests = {}, 0
     for case in cases:
         for number in range(GUESTS):
-            without[case] = outcome(case, run(m, [case], True, seed + number))
+            without[case] = outcome(case, run(m, which, [case], True, seed + number))
             guests = max(guests, number + 1)
             if without[case].found or without[case].wrong:
                 break
         say(f"races: {case}, without {CASES[case].protection}:"
             f" {without[case].found or without[case].wrong or 'not shown'}")
-    results = [run(m, cases, False, seed + number) for number in range(guests)]
+    results = [run(m, which, cases, False, seed + number) for number in range(guests)]
     return {case: judge(case, [outcome(case, result) for result in results], without[case]) for case in cases}
 
 
@@ -145,11 +145,12 @@ def command(settings):
     unknown = [name for name in names if name not in CASES]
     if unknown:
         raise Error(f"CASES: no such case: {' '.join(unknown)} (there are: {' '.join(CASES)})")
-    kernel.build(BUILD)
-    rows = drive(m, names, seed)
+    which = kernel.named(settings.series, BUILD)
+    kernel.build(which)
+    rows = drive(m, which, names, seed)
     print(*table(rows), sep="\n")
     bad = [case for case, row in rows.items() if not row[2]]
     for case in bad:
         print(f"{case}: not as it should be", file=sys.stderr)
-    say(f"races on {m.name}, {kernel.release(BUILD)}, SEED={seed}: {'FAILED' if bad else 'passed'}")
+    say(f"races on {m.name}, {kernel.release(which)}, SEED={seed}: {'FAILED' if bad else 'passed'}")
     return 1 if bad else 0

@@ -86,10 +86,9 @@ def bits(which) -> list[str]:
     return [*ours, *BASE_FEATURES]
 
 
-def one(m, build, seed, processes, follow=None, seconds=None, files=None):
+def one(m, which, seed, processes, follow=None, seconds=None, files=None):
     """Torture a kernel in one guest on a Machine; return a guest.Result. processes: with threads; seconds: of
     the guest's clock, by default as many as the build needs; files: those of programs.files(), to run them too."""
-    which = kernel.named(build)
     seconds = seconds or (PARALLEL_SECONDS if which.parallel else SECONDS)
     env = {"SEED": seed, "SECONDS": seconds, "PROCESSES": processes, "FEATURES": " ".join(bits(which))}
     if which.series.setting:
@@ -99,16 +98,16 @@ def one(m, build, seed, processes, follow=None, seconds=None, files=None):
     # of four or more has CPUs of both kinds.
     if seed % 2 and "CONFIG_NO_HZ_FULL=y" in kernel.requested(which.fragments):
         args.append("nohz_full=" + ",".join(str(cpu) for cpu in range(m.cpus) if cpu & 2))
-    return guest.run(m, build, "torture", env, timeout=max(TIMEOUT, PROCESS_TIMEOUT * processes), follow=follow,
+    return guest.run(m, which, "torture", env, timeout=max(TIMEOUT, PROCESS_TIMEOUT * processes), follow=follow,
                      kernel_args=args, qemu_extra=guest.repeatable(1), files=files)
 
 
-def run(m, build, seed, processes, minutes, follow=None):
+def run(m, which, seed, processes, minutes, follow=None):
     """Torture a kernel in guests with the seeds `seed`, `seed` + 1, ..., until so many minutes have
     passed, or one of them finds something; return the Totals."""
-    totals, files, begin = Totals(), programs.files(build), time.monotonic()
+    totals, files, begin = Totals(), programs.files(which), time.monotonic()
     while not totals.guests or time.monotonic() - begin < 60 * minutes:
-        result = one(m, build, seed + totals.guests, processes, follow, files=files)
+        result = one(m, which, seed + totals.guests, processes, follow, files=files)
         failures = totals.add(result)
         say(f"torture: SEED={seed + totals.guests - 1}: {result.seconds:.0f} s,"
             f" {'FAILED' if failures else 'passed'}")
@@ -119,22 +118,23 @@ def run(m, build, seed, processes, minutes, follow=None):
 
 def command(settings):
     """make torture; return the exit status."""
-    m, build, minutes = machine.load(settings["MACHINE"]), settings["BUILD"], settings["MINUTES"]
+    m, which, minutes = (machine.load(settings["MACHINE"]), kernel.named(settings.series, settings["BUILD"]),
+                         settings["MINUTES"])
     seed = settings["SEED"]
     if seed is None:
         seed = random.randrange(2**32)
-    kernel.build(build)
+    kernel.build(which)
     say(f"torture: SEED={seed}")
     begin = time.monotonic()
-    totals = run(m, build, seed, settings["PROCESSES"], minutes, follow=say)
+    totals = run(m, which, seed, settings["PROCESSES"], minutes, follow=say)
     print(*totals.lines(), sep="\n")
     for line in totals.failures:
         print(line, file=sys.stderr)
-    say(f"torture on {m.name}, {kernel.release(build)}: {totals.guests} guests from SEED={seed},"
+    say(f"torture on {m.name}, {kernel.release(which)}: {totals.guests} guests from SEED={seed},"
         f" {time.monotonic() - begin:.0f} s, guest time {totals.guest_seconds:.0f} s,"
         f" splats: {totals.splats}{kcsan.summary(totals.elsewhere)}:"
         f" {'FAILED' if totals.failures else 'passed'}")
     if totals.failures:
-        say(f"to repeat it: make torture MINUTES=1 BUILD={build} MACHINE={m.name}"
+        say(f"to repeat it: make torture MINUTES=1 BUILD={which} MACHINE={m.name}"
             f" PROCESSES={settings['PROCESSES']} SEED={seed + totals.guests - 1}")
     return 1 if totals.failures else 0

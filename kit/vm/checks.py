@@ -25,13 +25,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from kit.paths import CONFIGS, SERIES
+from kit.paths import CONFIGS
 from kit.process import Error, git, lock, missing, say, sh
 from kit.stack import base, patches
 from kit.vm import kernel
 
-WORK = SERIES.work / "checks"
-SOURCE = WORK / "src"
 TIMEOUT = 1200
 
 CROSS = {"x86_64": "", "arm64": "aarch64-linux-gnu-"}
@@ -87,45 +85,54 @@ def added(before, after) -> list[str]:
 
 # ---- the source, and what was measured on it ----
 
+def _work(series) -> Path:
+    return series.work / "checks"
+
+
+def _source(series) -> Path:
+    """Return the worktree of the checks."""
+    return _work(series) / "src"
+
+
 @cache
-def _applied() -> tuple[list[str], list[patches.Outcome]]:
+def _applied(series) -> tuple[list[str], list[patches.Outcome]]:
     """Return the commit of the base and one for each patch of the series, and how each applied."""
-    with lock(SERIES.work / "tree.lock"):
-        if SERIES.linux.exists() and patches.unsaved(SERIES):
-            first = git(SERIES.linux, "rev-parse", "base^{commit}").out.strip()
+    with lock(series.work / "tree.lock"):
+        if series.linux.exists() and patches.unsaved(series):
+            first = git(series.linux, "rev-parse", "base^{commit}").out.strip()
         else:
-            first = base.ensure(SERIES)
-        last, outcomes = patches.apply(SERIES, first, patches.listed())
-    each = git(SERIES.linux, "rev-list", "--reverse", f"{first}..{last}").out.split()
+            first = base.ensure(series)
+        last, outcomes = patches.apply(series, first, patches.listed(series))
+    each = git(series.linux, "rev-list", "--reverse", f"{first}..{last}").out.split()
     return [first, *each], outcomes
 
 
-def commits() -> list[str]:
+def commits(series) -> list[str]:
     """Return the commit of the base, and after it one for each patch of the series."""
-    return _applied()[0]
+    return _applied(series)[0]
 
 
-def pair(patch) -> tuple[str, str]:
+def pair(series, patch) -> tuple[str, str]:
     """Return the commits without a patch and with it, on top of the patches before it."""
-    number = patches.listed().index(patch)
-    return commits()[number], commits()[number + 1]
+    number = patches.listed(series).index(patch)
+    return commits(series)[number], commits(series)[number + 1]
 
 
-def _touched(first, last) -> list[str]:
+def _touched(series, first, last) -> list[str]:
     """Return the files that differ between two commits, without those that the second lacks."""
-    return git(SERIES.linux, "diff", "--name-only", "--no-renames", "--diff-filter=d",
+    return git(series.linux, "diff", "--name-only", "--no-renames", "--diff-filter=d",
                first, last).out.split()
 
 
-def _checkout(commit):
+def _checkout(series, commit):
     """Check a commit out in SOURCE. Only files that differ are written, so that make rebuilds only
     what depends on them."""
-    if not (SOURCE / ".git").exists():
-        shutil.rmtree(SOURCE, ignore_errors=True)
-        git(SERIES.linux, "worktree", "prune")
-        git(SERIES.linux, "worktree", "add", "-q", "--detach", SOURCE, commit)
+    if not (_source(series) / ".git").exists():
+        shutil.rmtree(_source(series), ignore_errors=True)
+        git(series.linux, "worktree", "prune")
+        git(series.linux, "worktree", "add", "-q", "--detach", _source(series), commit)
     else:
-        git(SOURCE, "checkout", "-q", "-f", "--detach", commit)
+        git(_source(series), "checkout", "-q", "-f", "--detach", commit)
 
 
 @cache
@@ -136,10 +143,10 @@ def _tools() -> dict[str, str]:
             for tool in tools}
 
 
-def _code(commit) -> list[str]:
+def _code(series, commit) -> list[str]:
     """Return the ids of all that a kernel is made from. A patch to documentation or to selftests
     changes none of them."""
-    entries = git(SERIES.linux, "ls-tree", commit, "./", "tools/").out.splitlines()
+    entries = git(series.linux, "ls-tree", commit, "./", "tools/").out.splitlines()
     other = ("tools", "tools/testing", "Documentation", "MAINTAINERS")
     return [entry for entry in entries if entry.partition("\t")[2] not in other]
 
@@ -154,19 +161,19 @@ def _rules() -> str:
     return ast.unparse(tree)
 
 
-def _measured(what, commit, inputs, measure) -> dict:
+def _measured(series, what, commit, inputs, measure) -> dict:
     """Return the result of measure(), or of an earlier run if the source, `inputs`, tools and the
     code of this file are the same.
 
     A build that failed is not kept, because the reason may be something else, such as a full disk.
     """
-    key = json.dumps([what, _code(commit), inputs, _tools(), _rules()], sort_keys=True)
-    file = WORK / "results" / f"{what}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    key = json.dumps([what, _code(series, commit), inputs, _tools(), _rules()], sort_keys=True)
+    file = _work(series) / "results" / f"{what}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     with suppress(OSError, ValueError):
         return json.loads(file.read_text()) | {"took": "measured before"}
     started = time.monotonic()
-    with lock(WORK / "lock"):
-        _checkout(commit)
+    with lock(_work(series) / "lock"):
+        _checkout(series, commit)
         result = measure()
     if not result.get("failed"):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -177,14 +184,14 @@ def _measured(what, commit, inputs, measure) -> dict:
     return result | {"took": f"{time.monotonic() - started:.0f} s"}
 
 
-def _make(arch, *args) -> tuple[int, str]:
+def _make(series, arch, *args) -> tuple[int, str]:
     """Run make for one architecture; return its status and its output."""
     ccache = "ccache " if shutil.which("ccache") else ""
     # Variables given to the caller's make must not reach this one.
     env = {name: None for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")}
     # Messages must not be translated; the kernel's makefile unsets LC_ALL.
     env |= {"LC_ALL": "C", "LANG": "C", "LC_MESSAGES": "C", "LC_CTYPE": "C", "LANGUAGE": None,
-            "CCACHE_DIR": SERIES.build / "ccache"}
+            "CCACHE_DIR": series.build / "ccache"}
     # Without -O the output of two compilers would be mixed line by line.
     done = sh(["make", "-s", "-Otarget", f"-j{len(os.sched_getaffinity(0))}", f"ARCH={arch}",
                f"CROSS_COMPILE={CROSS[arch]}", f"CC={ccache}{CROSS[arch]}gcc",
@@ -193,18 +200,18 @@ def _make(arch, *args) -> tuple[int, str]:
     return done.status, done.out + done.err
 
 
-def _kbuild(out, arch, *args) -> tuple[int, str]:
-    """Run the kernel's make on SOURCE with the O= directory `out`."""
-    return _make(arch, "-C", SOURCE, f"O={out}", *args)
+def _kbuild(series, out, arch, *args) -> tuple[int, str]:
+    """Run the kernel's make on the worktree with the O= directory `out`."""
+    return _make(series, arch, "-C", _source(series), f"O={out}", *args)
 
 
-def _compile(out, arch, *targets) -> tuple[str, str]:
+def _compile(series, out, arch, *targets) -> tuple[str, str]:
     """Compile `targets` again with W=1; return the output, and why it failed, "" if it did not."""
     # An object that is up to date prints no messages. ccache repeats those of an earlier run.
     for target in targets:
         for file in _objects(out, target):
             file.unlink()
-    status, text = _kbuild(out, arch, "W=1", *targets)
+    status, text = _kbuild(series, out, arch, "W=1", *targets)
     if status:
         return text, _why(text)
     # make ignores a target that is not part of this configuration.
@@ -225,8 +232,8 @@ def _why(text) -> str:
 
 # ---- each patch ----
 
-def _boot_lines() -> list[str]:
-    return kernel.requested(kernel.named("base").fragments)
+def _boot_lines(series) -> list[str]:
+    return kernel.requested(kernel.named(series, "base").fragments)
 
 
 def _stack_lines() -> list[str]:
@@ -238,11 +245,11 @@ TOOLS = ("gcc", "sparse", "kernel-doc")
 
 
 @cache
-def _said(commit, tools=TOOLS) -> dict:
+def _said(series, commit, tools=TOOLS) -> dict:
     """Return the messages of some of TOOLS about a commit, in the configuration that boots, for
     kernel/sched and every other file that the series touches. gcc always runs."""
-    everything = _touched(commits()[0], commits()[-1])
-    there = set(git(SERIES.linux, "ls-tree", "-r", "--name-only", commit, "--",
+    everything = _touched(series, commits(series)[0], commits(series)[-1])
+    there = set(git(series.linux, "ls-tree", "-r", "--name-only", commit, "--",
                     *everything).out.split() if everything else [])
     files = sorted(there & set(everything))
     code = [file for file in files if not file.startswith(("tools/", "Documentation/"))]
@@ -251,45 +258,45 @@ def _said(commit, tools=TOOLS) -> dict:
     documented = [file for file in code if file.endswith((".c", ".h"))]
 
     def measure():
-        out = WORK / "patches"
+        out = _work(series) / "patches"
         # Files outside of kernel/sched may depend on more than the guests' kernels have.
-        lines = _boot_lines() + _stack_lines() + ["CONFIG_TRANSPARENT_HUGEPAGE=y"]
-        failed = _configure(out, "x86_64", lines, _boot_lines())
+        lines = _boot_lines(series) + _stack_lines() + ["CONFIG_TRANSPARENT_HUGEPAGE=y"]
+        failed = _configure(series, out, "x86_64", lines, _boot_lines(series))
         if failed:
             return {"failed": failed}
-        text, failed = _compile(out, "x86_64", *targets)
+        text, failed = _compile(series, out, "x86_64", *targets)
         if failed:
             return {"failed": failed}
-        said = {"gcc": messages(text, SOURCE, out)}
+        said = {"gcc": messages(text, _source(series), out)}
         if "sparse" in tools:
-            status, sparse = _kbuild(out, "x86_64", "W=1", "C=2", *targets)
+            status, sparse = _kbuild(series, out, "x86_64", "W=1", "C=2", *targets)
             if status:
                 return {"failed": _why(sparse)}
             # make goes on without sparse if the kernel needs a newer one.
             if "sparse is not available or not up to date" in sparse:
                 return {"failed": "is not checked: the kernel needs a newer sparse"}
-            said["sparse"] = messages(sparse, SOURCE, out)
+            said["sparse"] = messages(sparse, _source(series), out)
         if "kernel-doc" in tools:
-            doc = sh(["perl", "scripts/kernel-doc", "-none", *documented], cwd=SOURCE, capture=True,
+            doc = sh(["perl", "scripts/kernel-doc", "-none", *documented], cwd=_source(series), capture=True,
                      check=False).err if documented else ""
-            said["kernel-doc"] = messages(doc, SOURCE)
+            said["kernel-doc"] = messages(doc, _source(series))
         return said
 
-    return _measured("patch", commit, [_boot_lines() + _stack_lines(), targets, documented, tools],
+    return _measured(series, "patch", commit, [_boot_lines(series) + _stack_lines(), targets, documented, tools],
                      measure)
 
 
-def _configure(out, arch, lines, must) -> str:
+def _configure(series, out, arch, lines, must) -> str:
     """Write out/.config from allnoconfig and `lines`; return which of the lines `must` do not hold,
     "" if all do. An earlier .config is used if nothing that it depends on has changed."""
     out.mkdir(parents=True, exist_ok=True)
     wanted, kept, config = out / "requested.config", out / "requested.key", out / ".config"
-    kconfig = git(SOURCE, "ls-files", "-s", "*Kconfig*", "scripts/kconfig").out
+    kconfig = git(_source(series), "ls-files", "-s", "*Kconfig*", "scripts/kconfig").out
     key = hashlib.sha256(json.dumps([arch, lines, kconfig, _tools()]).encode()).hexdigest()
     if not (config.exists() and kept.exists() and kept.read_text() == key):
         kept.unlink(missing_ok=True)
         wanted.write_text("".join(line + "\n" for line in lines))
-        status, text = _kbuild(out, arch, f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig")
+        status, text = _kbuild(series, out, arch, f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig")
         if status:
             return _why(text)
         kept.write_text(key)
@@ -297,12 +304,12 @@ def _configure(out, arch, lines, must) -> str:
     return "\n  ".join(["Kconfig dropped what was requested:", *wrong]) if wrong else ""
 
 
-def messages_added(tool, patch, before, after, tools=TOOLS) -> Result:
+def messages_added(series, tool, patch, before, after, tools=TOOLS) -> Result:
     """Compare the messages of `tool`, one of `tools`, about the second commit, with the patch, with
     those about the first. tools: what runs if nothing is kept of an earlier run."""
-    if _code(before) == _code(after):
+    if _code(series, before) == _code(series, after):
         return Result("changes no kernel code")
-    old, new = _said(before, tools), _said(after, tools)
+    old, new = _said(series, before, tools), _said(series, after, tools)
     if old.get("failed"):
         return Result("not compared", [f"{patch}: the source without it {old['failed']}"])
     if new.get("failed"):
@@ -313,9 +320,9 @@ def messages_added(tool, patch, before, after, tools=TOOLS) -> Result:
                   [f"{patch}: {tool}: {message}" for message in more])
 
 
-def applies(patch) -> Result:
+def applies(series, patch) -> Result:
     """Check that a patch applies without fuzz; Error if any patch of the series does not apply."""
-    how = next(outcome.how for outcome in _applied()[1] if outcome.name == patch)
+    how = next(outcome.how for outcome in _applied(series)[1] if outcome.name == patch)
     return Result(how, [] if how == "clean" else [f"{patch}: applies with {how}"])
 
 
@@ -332,14 +339,14 @@ NOT_FOLLOWED_IN_EVENTS = ("OPEN_ENDED_LINE", "PARENTHESIS_ALIGNMENT")
 EVENTS = "include/trace/events/"
 
 
-def style(patch, directory=SERIES.patches) -> Result:
+def style(series, patch, directory=None) -> Result:
     """Run checkpatch on a patch file; its findings are the messages."""
-    _scripts()
-    file = directory / patch
+    _scripts(series)
+    file = (directory or series.patches) / patch
     done = sh(["perl", "scripts/checkpatch.pl", "--strict", "--no-signoff", "--codespell",
                "--codespellfile", _dictionary(), "--terse", "--show-types", "--no-summary",
                "--color=never", "--ignore", ",".join(NOT_FOLLOWED), file],
-              cwd=SOURCE, capture=True, check=False)
+              cwd=_source(series), capture=True, check=False)
     # done.err is ignored: spdxcheck.py complains there about a python module for each new file.
     said = [line for line in done.out.replace(f"{file}:", "").splitlines()
             if not _about_events(line, file)]
@@ -370,32 +377,32 @@ def _dictionary() -> Path:
 
 
 @cache
-def _scripts():
-    """Make sure that SOURCE has the kernel's scripts, of any commit."""
-    with lock(WORK / "lock"):
-        if not (SOURCE / ".git").exists():
-            _checkout(commits()[-1])
+def _scripts(series):
+    """Make sure that the worktree has the kernel's scripts, of any commit."""
+    with lock(_work(series) / "lock"):
+        if not (_source(series) / ".git").exists():
+            _checkout(series, commits(series)[-1])
 
 
-def selftests(patch) -> Result | None:
+def selftests(series, patch) -> Result | None:
     """Build the selftests that a patch touches; None if it touches none."""
-    before, commit = pair(patch)
+    before, commit = pair(series, patch)
     root = "tools/testing/selftests/"
     targets = sorted({file.removeprefix(root).split("/")[0]
-                      for file in _touched(before, commit) if file.startswith(root)})
+                      for file in _touched(series, before, commit) if file.startswith(root)})
     if not targets:
         return None
 
     def measure():
-        out = WORK / "selftests"
+        out = _work(series) / "selftests"
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
-        status, text = _make("x86_64", "-C", SOURCE / root, f"O={out}", "FORCE_TARGETS=1",
+        status, text = _make(series, "x86_64", "-C", _source(series) / root, f"O={out}", "FORCE_TARGETS=1",
                              f"TARGETS={' '.join(targets)}", "USERLDFLAGS=-static")
-        return {"failed": _why(text)} if status else {"gcc": messages(text, SOURCE)}
+        return {"failed": _why(text)} if status else {"gcc": messages(text, _source(series))}
 
-    tests = git(SERIES.linux, "rev-parse", f"{commit}:{root}").out.strip()
-    result = _measured("selftests", commit, [targets, tests], measure)
+    tests = git(series.linux, "rev-parse", f"{commit}:{root}").out.strip()
+    result = _measured(series, "selftests", commit, [targets, tests], measure)
     said = [result["failed"]] if result.get("failed") else result["gcc"]
     return Result(f"{' '.join(targets)}: {len(said)} messages ({result['took']})",
                   [f"{patch}: selftests: {line}" for line in said])
@@ -440,32 +447,32 @@ CONFIGURATIONS = (
 
 
 @cache
-def _compiled(config, commit) -> dict:
+def _compiled(series, config, commit) -> dict:
     """Return gcc's messages about kernel/sched of a commit in one configuration."""
     # Of an option that is there twice, the last line counts.
-    lines = _boot_lines() + _stack_lines() + config.lines()
+    lines = _boot_lines(series) + _stack_lines() + config.lines()
 
     def measure():
-        out = WORK / config.arch
-        failed = _configure(out, config.arch, lines, config.lines())
+        out = _work(series) / config.arch
+        failed = _configure(series, out, config.arch, lines, config.lines())
         if failed:
             return {"failed": failed}
-        text, failed = _compile(out, config.arch, SCHED)
+        text, failed = _compile(series, out, config.arch, SCHED)
         if failed:
             return {"failed": failed}
-        return {"gcc": messages(text, SOURCE, out)}
+        return {"gcc": messages(text, _source(series), out)}
 
-    return _measured("config", commit, [config.arch, lines, SCHED], measure)
+    return _measured(series, "config", commit, [config.arch, lines, SCHED], measure)
 
 
-def compiles(config) -> Result:
+def compiles(series, config) -> Result:
     """Check that kernel/sched of the whole series compiles in a Config, and that gcc (W=1) prints no
     message that it does not print for the base."""
-    result = _compiled(config, commits()[-1])
+    result = _compiled(series, config, commits(series)[-1])
     if result.get("failed"):
         return Result(result["took"], [f"{config.name}: {result['failed']}"])
     # The base is compiled only if there are messages to compare.
-    old = _compiled(config, commits()[0]) if result["gcc"] else {"gcc": []}
+    old = _compiled(series, config, commits(series)[0]) if result["gcc"] else {"gcc": []}
     if old.get("failed"):
         return Result(result["took"], [f"{config.name}: the base {old['failed']}"])
     new = added(old["gcc"], result["gcc"])
@@ -474,20 +481,20 @@ def compiles(config) -> Result:
 
 
 @cache
-def _functions(config, commit) -> dict:
+def _functions(series, config, commit) -> dict:
     """Return the functions and the constants of kernel/sched of a commit in one configuration: {file: {name:
     hash}}, the hash of the instructions or the data and of what they refer to."""
-    lines = _boot_lines() + _stack_lines() + config.lines()
+    lines = _boot_lines(series) + _stack_lines() + config.lines()
 
     def measure():
-        out = WORK / config.arch
+        out = _work(series) / config.arch
         # Without the feature's patches, its options are not there.
-        failed = _configure(out, config.arch, lines, []) or _compile(out, config.arch, SCHED)[1]
+        failed = _configure(series, out, config.arch, lines, []) or _compile(series, out, config.arch, SCHED)[1]
         if failed:
             return {"failed": failed}
         return {"files": {file.name: _disassembled(file) for file in _objects(out, SCHED)}}
 
-    return _measured("functions", commit, [config.arch, lines, SCHED], measure)
+    return _measured(series, "functions", commit, [config.arch, lines, SCHED], measure)
 
 
 # What functions depend on beside their instructions: the keys of their branches, tables, callbacks. The
@@ -508,10 +515,10 @@ def _disassembled(file) -> dict[str, str]:
             for name, code in found.items()}
 
 
-def unchanged(config, first, last) -> Result:
+def unchanged(series, config, first, last) -> Result:
     """Check that neither a function nor data of kernel/sched changes in a Config from the commit `first` to
     `last`."""
-    old, new = _functions(config, first), _functions(config, last)
+    old, new = _functions(series, config, first), _functions(series, config, last)
     failed = old.get("failed") or new.get("failed")
     if failed:
         return Result("not compared", [f"{config.name}: {failed}"])
@@ -524,17 +531,17 @@ def unchanged(config, first, last) -> Result:
     return Result(f"{count} functions and sections, {len(findings)} differ ({new['took']})", findings)
 
 
-def unlisted() -> Result:
+def unlisted(series) -> Result:
     """Check that the scheduler's entry in MAINTAINERS lists each new file of the series."""
-    new = git(SERIES.linux, "diff", "--name-only", "--no-renames", "--diff-filter=A",
-              commits()[0], commits()[-1]).out.split()
+    new = git(series.linux, "diff", "--name-only", "--no-renames", "--diff-filter=A",
+              commits(series)[0], commits(series)[-1]).out.split()
     findings = []
-    with lock(WORK / "lock"):
-        _checkout(commits()[-1])
+    with lock(_work(series) / "lock"):
+        _checkout(series, commits(series)[-1])
         for file in new:
             entries = sh(["perl", "scripts/get_maintainer.pl", "--no-git", "--no-git-fallback",
                           "--no-m", "--no-r", "--no-l", "--sections", "-f", file],
-                         cwd=SOURCE, capture=True).out.split("\n\n")
+                         cwd=_source(series), capture=True).out.split("\n\n")
             if not any(entry.startswith("SCHEDULER\n") for entry in entries):
                 findings.append(f"MAINTAINERS: SCHEDULER does not list {file}")
     return Result(f"{len(new)} new files, {len(findings)} not listed", findings)
@@ -545,7 +552,7 @@ def unlisted() -> Result:
 def command(settings) -> int:
     """make checks: run all checks and print a table; return 1 if there are findings. With SHORT=1,
     only what a change of a patch is most likely to break: gcc, checkpatch, the selftests."""
-    started = time.monotonic()
+    started, series = time.monotonic(), settings.series
     tools = ("gcc",) if settings["SHORT"] else TOOLS
     findings = []
 
@@ -553,20 +560,20 @@ def command(settings) -> int:
         say(f"{what:<24} {result.facts}")
         findings.extend(result.findings)
 
-    for patch in patches.listed():
+    for patch in patches.listed(series):
         say(patch)
-        show("  applies", applies(patch))
+        show("  applies", applies(series, patch))
         for tool in tools:
-            show(f"  {tool}", messages_added(tool, patch, *pair(patch), tools))
-        show("  checkpatch", style(patch))
-        built = selftests(patch)
+            show(f"  {tool}", messages_added(series, tool, patch, *pair(series, patch), tools))
+        show("  checkpatch", style(series, patch))
+        built = selftests(series, patch)
         if built:
             show("  selftests", built)
     if not settings["SHORT"]:
         say("the whole series")
-        show("  MAINTAINERS", unlisted())
+        show("  MAINTAINERS", unlisted(series))
         for config in CONFIGURATIONS:
-            show(f"  {config.name}", compiles(config))
+            show(f"  {config.name}", compiles(series, config))
     say(f"{len(findings)} findings in {time.monotonic() - started:.0f} s")
     for finding in findings:
         say(finding)

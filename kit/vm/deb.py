@@ -12,8 +12,8 @@ import shutil
 import time
 from pathlib import Path
 
-from kit import apt, pinned, settings
-from kit.paths import CONFIGS, GUEST, ROOT, SERIES
+from kit import apt, pinned
+from kit.paths import CONFIGS, DEFAULT, GUEST, ROOT
 from kit.process import Error, lock, say, sh
 from kit.stack import base, patches
 from kit.vm import guest, initramfs, kernel, machine, qemu
@@ -36,25 +36,25 @@ TEST_MACHINE = "two-ccx"
 BOOTS = {"locked": ["lockdown=integrity", "sched_features=TTWU_QUEUE_L2,NONSENSE"], "boot": []}
 
 
-def command(given) -> int:
+def command(settings) -> int:
     """make deb and make deb-test; the exit status."""
-    built = build(given["CONFIG"])
-    if given.command == "deb-test":
-        return try_out(built)
+    built = build(settings.series, settings["CONFIG"])
+    if settings.command == "deb-test":
+        return try_out(settings.series, built)
     say("\nInstall the packages, after a look at docs/hosts.md about GRUB's default:\n\n"
         "    sudo dpkg -i " + " \\\n        ".join(str(path) for path in built))
     return 0
 
 
-def build(config, series=SERIES) -> list[Path]:
+def build(series, config) -> list[Path]:
     """Build the packages for CONFIG=`config`; the paths of image and headers.
 
     Error for a configuration that cannot be used (see read() and configure()), for another series than the
     default one, and for a failed build.
     """
-    if series.name != settings.default("SERIES"):
-        raise Error(f"SERIES={series.name}: packages are made of {settings.default('SERIES')} only")
-    text = read(config, series)
+    if series.name != DEFAULT:
+        raise Error(f"SERIES={series.name}: packages are made of {DEFAULT} only")
+    text = read(series, config)
     source = patches.ensure(series)
     what = config if config in FLAVOURS else "file"
     work = series.work / "deb"
@@ -67,7 +67,7 @@ def build(config, series=SERIES) -> list[Path]:
         say(f"packages {what}: building (log: {log})")
         configure(source, out, text, config, log)
         kernel.make(source, out, f"packages {what}",
-                    [f"LOCALVERSION={local_version(what, source, series)}", f"KDEB_PKGVERSION={version(source)}",
+                    [f"LOCALVERSION={local_version(what, source, series)}", f"KDEB_PKGVERSION={version(source, series)}",
                      "KDEB_CHANGELOG_DIST=unstable", f"DPKG_FLAGS=-P{NO_DEBUG_PACKAGE}", "bindeb-pkg"],
                     series, log, HOURS * 3600)
         # It would replace the distribution's, and programs do not need this kernel's.
@@ -75,7 +75,7 @@ def build(config, series=SERIES) -> list[Path]:
             path.unlink()
     release = (out / "include/config/kernel.release").read_text().strip()
     say(f"packages {what}: {release} in {(time.monotonic() - started) / 60:.0f} minutes")
-    return [work / f"linux-{kind}-{release}_{version(source)}_amd64.deb" for kind in ("image", "headers")]
+    return [work / f"linux-{kind}-{release}_{version(source, series)}_amd64.deb" for kind in ("image", "headers")]
 
 
 def local_version(what, source, series) -> str:
@@ -84,13 +84,13 @@ def local_version(what, source, series) -> str:
     return f"-cachetopo-{flavour}{kernel.stack_version(series)}{kernel.tree_name(source)}"
 
 
-def version(source) -> str:
+def version(source, series) -> str:
     """The version of the packages. It is the same for each build of a tree, so that `dpkg -i` replaces an
     earlier build of it."""
-    return f"{base.version_of(source, source)}-{REVISION}"
+    return f"{base.version_of(source, source, series)}-{REVISION}"
 
 
-def read(config, series=SERIES) -> str:
+def read(series, config) -> str:
     """The text of the configuration that CONFIG=`config` names: Debian's of the pinned version, or a file.
 
     Error if there is no such file, and if it is not the configuration of a 64-bit x86 kernel.
@@ -143,7 +143,7 @@ def configure(source, out, text, config, log):
         raise Error("\n  ".join([f"CONFIG={config} lacks what these lines of {FRAGMENT.name} need:", *wrong]))
 
 
-def try_out(built, series=SERIES) -> int:
+def try_out(series, built) -> int:
     """Install the packages `built` in a Debian, beside a kernel of its own, boot that in each of BOOTS, and have
     guest/debian/ check it and remove the packages; the exit status. Error if the installation fails."""
     work = series.work / "deb" / "test"
@@ -154,7 +154,7 @@ def try_out(built, series=SERIES) -> int:
         work.mkdir(parents=True)
         root = _root(built, work, series)
         [image], [initrd] = (list((work / "boot").glob(f"{name}-*cachetopo*")) for name in ("vmlinuz", "initrd.img"))
-        program = qemu.find()
+        program = qemu.find(series.build)
         drive = ["-drive", f"file={root},format=raw,if=virtio"]
         for name, further in BOOTS.items():
             args = guest.command_line(
@@ -178,7 +178,7 @@ def _root(built, work, series):
         f"--include={ROOT_PACKAGES} linux-image-cloud-amd64",
         '--customize-hook=mkdir "$1/packages"',
         f"--customize-hook=copy-in {' '.join(str(path) for path in built)} {here}/install.sh {ROOT}/tools /packages",
-        f"--customize-hook=copy-in {initramfs.install_selftests('stack', work)} /",
+        f"--customize-hook=copy-in {initramfs.install_selftests(kernel.named(series, 'stack'), work)} /",
         f"--customize-hook=copy-in {here}/hello-1.0 /usr/src",
         f"--customize-hook=copy-in {here}/deb-test.sh /root",
         f"--customize-hook=copy-in {here}/deb-test.service /etc/systemd/system",

@@ -24,18 +24,18 @@ LAYOUT_NOTE = ("The layout of root_domain and cpupri is fixed when the kernel is
 
 def command(settings):
     """Boot and print the page for kit.__main__; return 0 only if every check passed."""
-    build = settings["BUILD"]
-    if not kernel.named(build).patched:
-        raise Error(f"the page is about the stack's features and BUILD={build} has none; to look "
-                    f"at it: make shell BUILD={build}")
+    which = kernel.named(settings.series, settings["BUILD"])
+    if not which.patched:
+        raise Error(f"the page is about the stack's features and BUILD={which} has none; to look "
+                    f"at it: make shell BUILD={which}")
     m = machine.load(settings["MACHINE"])
-    kernel.build(build)
+    kernel.build(which)
     print(f"booting {m.name} ...", file=sys.stderr, flush=True)
-    result = guest.run(m, build, "boot",
+    result = guest.run(m, which, "boot",
                        {"FEATURES": " ".join(feature.name for feature in FEATURES),
                         "TESTS": " ".join(dict.fromkeys(f.test for f in FEATURES))},
                        timeout=SECONDS)
-    text, problems = page(m, kernel.release(build), result)
+    text, problems = page(m, kernel.release(which), result)
     if problems:
         print(result.ktap, file=sys.stderr, flush=True)  # with the figures that a failed test looked at
     say(text)

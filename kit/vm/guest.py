@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kit.paths import SERIES
 from kit.process import Error, kill_group, lock, say
 from kit.vm import initramfs, kcsan, kernel, ktap, machine, qemu, splats
 
@@ -88,12 +87,12 @@ class Result:
 
 def command(settings):
     """Run `shell`, `selftest`, `stress` or `soak` for kit.__main__; return the exit status."""
-    m, build = machine.load(settings["MACHINE"]), settings["BUILD"]
-    kernel.build(build)
+    m, which = machine.load(settings["MACHINE"]), kernel.named(settings.series, settings["BUILD"])
+    kernel.build(which)
     if settings.command == "shell":
-        return shell(m, build)
+        return shell(m, which)
     job = {"selftest": selftest, "stress": stress, "soak": soak}[settings.command]
-    return conclude(f"{settings.command} on {m.name}", job(m, build, follow=say))
+    return conclude(f"{settings.command} on {m.name}", job(m, which, follow=say))
 
 
 def conclude(what, result) -> int:
@@ -107,32 +106,32 @@ def conclude(what, result) -> int:
     return 1 if bad else 0
 
 
-def selftest(m, build, kernel_args=(), names=(), follow=None):
+def selftest(m, which, kernel_args=(), names=(), follow=None):
     """Run kernel selftests of the series on a Machine; return a Result. kernel_args: further arguments
     for the kernel; names: the selftests, none for all."""
     groups = ",".join(f"{cpu.cpu}:{cpu.group}" for cpu in m.expected())
-    return run(m, build, "selftest", {"SCHED_EXPECTED_GROUPS": groups, "NAMES": " ".join(names)},
+    return run(m, which, "selftest", {"SCHED_EXPECTED_GROUPS": groups, "NAMES": " ".join(names)},
                timeout=SELFTEST_SECONDS, kernel_args=kernel_args, follow=follow)
 
 
-def stress(m, build, follow=None):
+def stress(m, which, follow=None):
     """Toggle the features under load and CPU hotplug on a Machine; return a Result."""
-    return run(m, build, "stress", {"TOGGLES": STRESS_TOGGLES, "HOTPLUG": 1},
+    return run(m, which, "stress", {"TOGGLES": STRESS_TOGGLES, "HOTPLUG": 1},
                timeout=STRESS_SECONDS, follow=follow)
 
 
-def soak(m, build, follow=None):
+def soak(m, which, follow=None):
     """Compare workloads with and without aggregation on a Machine, then watch for some minutes that
     no task moves back and forth; return a Result."""
-    return run(m, build, "soak", {"SCHED_CACHE_AB_SECONDS": SOAK_WATCH_SECONDS},
+    return run(m, which, "soak", {"SCHED_CACHE_AB_SECONDS": SOAK_WATCH_SECONDS},
                timeout=SOAK_SECONDS, follow=follow)
 
 
-def shell(m, build):
+def shell(m, which):
     """Run an interactive shell in a guest on this terminal; return 0 when the guest ends."""
     size = shutil.get_terminal_size()
-    initrd = initramfs.write(f"{m.name}-shell", build, {"COLUMNS": size.columns, "LINES": size.lines})
-    args, env = _qemu_command(m, build, "shell", initrd, SHELL_CLOCK)
+    initrd = initramfs.write(f"{m.name}-shell", which, {"COLUMNS": size.columns, "LINES": size.lines})
+    args, env = _qemu_command(m, which, "shell", initrd, SHELL_CLOCK)
     say(f"booting {m.name}; end the guest with `poweroff -f`, or QEMU with Ctrl-A x")
     # Stay in this process group: another one could not read from the terminal.
     done = subprocess.run([*args, "-serial", "mon:stdio", "-serial", "null"],
@@ -142,14 +141,14 @@ def shell(m, build):
     return 0
 
 
-def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kernel_args=(),
+def run(m, which, job, env=None, timeout=300, icount=False, userland=None, kernel_args=(),
         qemu_extra=(), follow=None, stop=None, name=None, files=None, simulated=None):
-    """Boot a kernel (see kernel.named()) on a Machine and run guest/jobs/JOB.sh; return a Result.
+    """Boot a Kernel on a Machine and run guest/jobs/JOB.sh; return a Result.
 
     env         variables for the job
     timeout     seconds after which QEMU is killed
     icount      one instruction takes 1 ns of guest time, and nothing is random
-    userland    the kernel whose initramfs the guest gets (default: its own), or initramfs.SMALL
+    userland    the Kernel whose initramfs the guest gets (default: its own), or initramfs.small()
     kernel_args, qemu_extra  further arguments for the kernel and for QEMU
     follow      called with each line of ttyS1 as it comes
     stop        a threading.Event that ends the run when it is set
@@ -160,19 +159,19 @@ def run(m, build, job, env=None, timeout=300, icount=False, userland=None, kerne
     The text of the console and of ttyS1 stays under guest/runs/ in the build directory. Error if
     the kernel is not built or QEMU does not start.
     """
-    runs = SERIES.work / "guest" / "runs"
+    runs = which.series.work / "guest" / "runs"
     runs.mkdir(parents=True, exist_ok=True)
-    name = (name or f"{m.name}-{build}-{job}").replace("/", "-")
+    name = (name or f"{m.name}-{which}-{job}").replace("/", "-")
     # Runs of the same name use the same files, so they take turns.
     with lock(runs / f"{name}.lock"):
-        initrd = initramfs.write(name, userland or build, env or {}, files or {})
-        args, qemu_env = _qemu_command(m, build, job, initrd, COST_CLOCK if icount else CLOCK,
+        initrd = initramfs.write(name, userland or which, env or {}, files or {})
+        args, qemu_env = _qemu_command(m, which, job, initrd, COST_CLOCK if icount else CLOCK,
                                        [*(COST_KERNEL_ARGS if icount else []), *kernel_args],
                                        simulated)
         args += [*(repeatable(1) if icount else []), *qemu_extra]
         result = watch(args, qemu_env, runs / name, timeout, follow, stop)
-    if kernel.named(build).kcsan:
-        result.splats, result.elsewhere = kcsan.sort(kcsan.Source(kernel.named(build)), result.splats)
+    if which.kcsan:
+        result.splats, result.elsewhere = kcsan.sort(kcsan.Source(which), result.splats)
     return result
 
 
@@ -265,14 +264,14 @@ def repeatable(seed):
     return ["-seed", str(seed), "-rtc", "base=2026-01-01,clock=vm"]
 
 
-def _qemu_command(m, build, job, initrd, clock, kernel_args=(), simulated=None):
+def _qemu_command(m, which, job, initrd, clock, kernel_args=(), simulated=None):
     """Return (QEMU's arguments without the serial ports, environment variables to add)."""
-    image = kernel.named(build).image
+    image = which.image
     if not image.exists():
-        raise Error(f"there is no {image}: make kernel BUILD={build}")
-    program = qemu.find()
+        raise Error(f"there is no {image}: make kernel BUILD={which}")
+    program = qemu.find(which.series.build)
     accel, clock_args = ["-accel", "tcg", "-icount", clock], CLOCK_KERNEL_ARGS
-    if kernel.named(build).parallel:
+    if which.parallel:
         accel, clock_args = ["-accel", "tcg,thread=multi"], []
     if simulated:
         # Room for all translated code: flushing it would cost a retranslation.

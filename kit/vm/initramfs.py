@@ -8,22 +8,27 @@ import stat
 from functools import cache
 from pathlib import Path
 
-from kit.paths import GUEST, SERIES
+from kit.paths import GUEST
 from kit.process import Error, lock, missing, sh
 from kit.vm import kernel
 
-# In place of a kernel's name: an initramfs that is the same for all kernels, with what the
-# simulation runs.
+# The BUILD of what small() gives.
 SMALL = "sim"
 
 
-def work_of(build):
-    """The directory with what is compiled for the initramfs of a kernel, or for SMALL."""
-    return SERIES.work / "guest" / build.replace("/", "-")
+def small(series):
+    """What has, in place of a Kernel, the initramfs that is the same for all kernels, with what the
+    simulation runs."""
+    return kernel.Kernel(series, SMALL)
 
 
-def write(name, build, env, files=None):
-    """Write the initrd of one run: the kernel's, a file of variables, and further files. Return its
+def work_of(which):
+    """The directory with what is compiled for the initramfs of a Kernel, or of small()."""
+    return which.series.work / "guest" / which.build
+
+
+def write(name, which, env, files=None):
+    """Write the initrd of one run: that of a Kernel, a file of variables, and further files. Return its
     path."""
     lines = [f"export {key}={shlex.quote(str(value))}\n" for key, value in env.items()]
     archive = Archive()
@@ -33,21 +38,21 @@ def write(name, build, env, files=None):
         archive.directory(directory)
     for there, here in files.items():
         archive.file(there, here.read_bytes(), stat.S_IMODE(here.stat().st_mode))
-    path = SERIES.work / "guest" / "runs" / f"{name}.initrd"
+    path = which.series.work / "guest" / "runs" / f"{name}.initrd"
     path.parent.mkdir(parents=True, exist_ok=True)
     # The kernel unpacks concatenated archives one after the other.
-    path.write_bytes(base(build) + archive.bytes())
+    path.write_bytes(base(which) + archive.bytes())
     return path
 
 
 @cache
-def base(build):
-    """Make the initramfs of a kernel: busybox, guest/ and the series' kernel selftests. With SMALL,
+def base(which):
+    """Make the initramfs of a Kernel: busybox, guest/ and the series' kernel selftests. For small(),
     make the simulation's, without selftests. Return its bytes; made once in a run of python."""
     busybox = shutil.which("busybox")
     if not busybox:
         raise Error(missing("busybox"))
-    out = work_of(build)
+    out = work_of(which)
     out.mkdir(parents=True, exist_ok=True)
     archive = Archive()
     for name in ("bin", "dev", "proc", "sys", "tmp", "jobs"):
@@ -57,15 +62,15 @@ def base(build):
     archive.symlink("bin/sh", "busybox")
     archive.file("init", (GUEST / "init").read_bytes(), 0o755)
     archive.file("lib.sh", (GUEST / "lib.sh").read_bytes())
-    for job in sorted((GUEST / "jobs").glob("sim.sh" if build == SMALL else "*.sh")):
+    for job in sorted((GUEST / "jobs").glob("sim.sh" if which.build == SMALL else "*.sh")):
         archive.file(f"jobs/{job.name}", job.read_bytes(), 0o755)
-    for source in [GUEST / "workload"] if build == SMALL else [
+    for source in [GUEST / "workload"] if which.build == SMALL else [
             *sorted(GUEST.glob("*.c")), GUEST / "torture", GUEST / "workload"]:
         archive.file(f"bin/{source.stem}", compiled(source, out).read_bytes(), 0o755)
     # Without the patches, selftests/sched cannot be installed with O=: the first patch mends that.
-    if build != SMALL and kernel.named(build).patched:
+    if which.build != SMALL and which.patched:
         with lock(out / "lock"):
-            _add_tree(archive, "selftests", install_selftests(build, out))
+            _add_tree(archive, "selftests", install_selftests(which, out))
     return archive.bytes()
 
 
@@ -92,14 +97,14 @@ def compiled(source, out):
     return program
 
 
-def install_selftests(build, out, targets=("sched",), words=("USERLDFLAGS=-static",)):
+def install_selftests(which, out, targets=("sched",), words=("USERLDFLAGS=-static",)):
     """Build kernel selftests below `out`, by default those that the series changes; return the directory with them.
     targets: directories of tools/testing/selftests; words: further arguments for make."""
     installed = out / "selftests"
     shutil.rmtree(installed, ignore_errors=True)
     log = out / "selftests.log"
     log.unlink(missing_ok=True)
-    sh(["make", "-C", kernel.source_dir(kernel.named(build)) / "tools/testing/selftests", f"O={out}",
+    sh(["make", "-C", kernel.source_dir(which) / "tools/testing/selftests", f"O={out}",
         f"TARGETS={' '.join(targets)}", "FORCE_TARGETS=1", *words, f"INSTALL_PATH={installed}",
         "install"], log=log, timeout=300)
     return installed

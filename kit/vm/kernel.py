@@ -6,11 +6,10 @@ import os
 import re
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from kit import settings
-from kit.paths import CONFIGS, SERIES, TEST_ONLY, VERSION, Series
+from kit.paths import CONFIGS, DEFAULT, TEST_ONLY, VERSION, Series
 from kit.process import Error, Progress, git, lock, room, say, sh
 from kit.stack import base, patches
 
@@ -63,10 +62,14 @@ _built = set()
 
 @dataclass(frozen=True)
 class Kernel:
-    """A BUILD of a series."""
+    """A BUILD of a series. name: as BUILD= has it, "stack" or "7.3/base"; its text in messages and results."""
 
     series: Series
     build: str
+    name: str = field(default="", compare=False)
+
+    def __str__(self):
+        return self.name or self.build
 
     @property
     def out(self) -> Path:
@@ -109,63 +112,61 @@ class Kernel:
         return [CONFIGS / name for name in names]
 
 
-def named(name) -> Kernel:
-    """The Kernel that BUILD or SERIES/BUILD names, such as "stack" or "7.3/base". Error if there is
-    no such series or build."""
+def named(series, name) -> Kernel:
+    """The Kernel that BUILD or SERIES/BUILD names, such as "stack" of a series, or "7.3/base". Error if
+    there is no such series or build."""
     where, _, build = name.rpartition("/")
     if build not in BUILDS:
         raise Error(f"no such BUILD: {name} (there are: {', '.join(BUILDS)})")
-    series = SERIES.other(where) if where else SERIES
+    series = series.other(where) if where else series
     if not series.pin.is_file() or not series.patches.is_dir():
         raise Error(f"{name}: there is no series {series.name} in patches/")
     if build not in UNPATCHED and not series.order.is_file():
         raise Error(f"{name}: the series {series.name} has no patches; there are: {', '.join(UNPATCHED)}")
-    return Kernel(series, build)
+    return Kernel(series, build, name)
 
 
-def build(name: str = "stack") -> Path:
-    """Bring a kernel (see named()) up to date; its O= directory.
+def build(kernel) -> Path:
+    """Bring a Kernel up to date; its O= directory.
 
     A kernel is built once in a run of python. Error for a requested option that is not in .config,
     and for a failed build, with the compiler's errors.
     """
-    kernel = named(name)
     if kernel in _built:
         return kernel.out
     if not kernel.image.exists():
-        room(kernel.out, SPACE + (0 if kernel.series.linux.exists() else base.SPACE), f"kernel {name}")
-    source = source_of(name)
+        room(kernel.out, SPACE + (0 if kernel.series.linux.exists() else base.SPACE), f"kernel {kernel}")
+    source = source_of(kernel)
     with lock(kernel.out.parent / f"{kernel.build}.lock"):
         kernel.out.mkdir(parents=True, exist_ok=True)
         log = kernel.out.parent / f"{kernel.build}.log"
         log.unlink(missing_ok=True)
         started = time.monotonic()
-        say(f"kernel {name}: building (log: {log})")
+        say(f"kernel {kernel}: building (log: {log})")
         configure(source, kernel.out, kernel.fragments, log)
         make(source, kernel.out, f"kernel {kernel.build}",
              [f"LOCALVERSION={local_version(source, kernel)}", "bzImage"], kernel.series, log)
-    say(f"kernel {name}: {release(name)} in {time.monotonic() - started:.0f} s")
+    say(f"kernel {kernel}: {release(kernel)} in {time.monotonic() - started:.0f} s")
     _built.add(kernel)
     return kernel.out
 
 
-def release(name: str = "stack") -> str:
+def release(kernel) -> str:
     """What `uname -r` says in a guest that runs this kernel; Error if it is not built."""
     try:
-        return (named(name).out / "include/config/kernel.release").read_text().strip()
+        return (kernel.out / "include/config/kernel.release").read_text().strip()
     except OSError as error:
-        raise Error(f"{name} is not built: make kernel BUILD={name}") from error
+        raise Error(f"{kernel} is not built: make kernel BUILD={kernel}") from error
 
 
-def identity(name) -> dict:
+def identity(kernel) -> dict:
     """What identifies a built kernel in a result: its release, the SHA-256 of its configuration,
     its source, and for a kernel with patches the SHA-256 of those."""
-    kernel = named(name)
     source = source_dir(kernel)
     tree = "git tree " + git(source, "rev-parse", "HEAD^{tree}").out.strip()
     if git(source, "status", "--porcelain").out:
         tree += ", with changes that are not committed"
-    about = {"release": release(name), "source": tree,
+    about = {"release": release(kernel), "source": tree,
              "config": hashlib.sha256((kernel.out / ".config").read_bytes()).hexdigest()}
     if kernel.patched:
         text = b"".join((kernel.series.patches / name).read_bytes()
@@ -183,7 +184,7 @@ def local_version(source, kernel) -> str:
 def stack_version(series) -> str:
     """The version of the stack, from the file VERSION, and "-"; "" for another series, which has none.
     Error for what cannot be a part of `uname -r`."""
-    if series.name != settings.default("SERIES"):
+    if series.name != DEFAULT:
         return ""
     text = VERSION.read_text(encoding="utf-8").strip()
     # `uname -r` has at most 64 characters, of which the rest takes up to 50.
@@ -205,15 +206,14 @@ def source_dir(kernel) -> Path:
     return kernel.series.linux if kernel.patched else kernel.series.linux_base
 
 
-def features(name) -> list[str]:
+def features(kernel) -> list[str]:
     """The names in sched/features of a kernel, as its source has them; [] if that is not there."""
-    path = source_dir(named(name)) / "kernel/sched/features.h"
+    path = source_dir(kernel) / "kernel/sched/features.h"
     return re.findall(r"^SCHED_FEAT\((\w+)", path.read_text(), re.M) if path.exists() else []
 
 
-def source_of(name) -> Path:
+def source_of(kernel) -> Path:
     """The source directory of a kernel, made or brought up to date."""
-    kernel = named(name)
     series = kernel.series
     if kernel.patched:
         stack = patches.ensure(series)
@@ -332,9 +332,9 @@ def make(source, out, what, words, series, log, timeout=BUILD_TIMEOUT):
         progress.end()
 
 
-def command(given) -> int:
+def command(settings) -> int:
     """make kernel: build, and print the image's path."""
-    name = given["BUILD"]
-    build(name)
-    say(str(named(name).image))
+    kernel = named(settings.series, settings["BUILD"])
+    build(kernel)
+    say(str(kernel.image))
     return 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from kit import apt, paths, pinned, toml
+from kit import apt, pinned, toml
 from kit.process import Error, lock, say, sh
 
 PROGRAM = "qemu-system-x86_64"
@@ -37,15 +37,15 @@ class Qemu:
 
 
 @cache
-def find():
-    """Give the Qemu to run; Unavailable, with the way out, if the system's is too old and the
+def find(build):
+    """Give the Qemu to run, the pinned one below the directory `build`; Unavailable, with the way out, if the system's is too old and the
     pinned one cannot be had."""
     system = shutil.which(PROGRAM)
     found = Qemu((system,), {})
     if system and _major(found) >= OLDEST:
         return found
     try:
-        return _fetched()
+        return _fetched(build)
     except Error as error:
         have = f"{system} is QEMU {version(found)}" if system else f"{PROGRAM} is not installed"
         raise Unavailable(
@@ -66,11 +66,11 @@ def _major(program):
     return int(version(program).split(".")[0])
 
 
-def _fetched():
+def _fetched(build):
     """Give the pinned Qemu below the build directory, fetched if it is not there yet."""
-    work = paths.BUILD / "qemu"
+    work = build / "qemu"
     root = work / "root"
-    with lock(paths.BUILD / "qemu.lock"):
+    with lock(build / "qemu.lock"):
         if not (root / "usr/bin" / PROGRAM).exists():
             _fetch(work, root)
     found = Qemu((str(root / "usr/bin" / PROGRAM), "-L", str(root / "usr/share/qemu"),
