@@ -9,8 +9,7 @@ import pytest
 
 from here import named
 from kit import settings
-from kit.pages import blocks
-from kit.paths import GUEST
+from kit.paths import GUEST, ROOT
 from kit.process import Error, sh
 from kit.trials import programs, torture
 from kit.vm import guest, kernel, machine, qemu
@@ -153,11 +152,11 @@ def test_mainline_has_the_bits_of_its_series(monkeypatch, tmp_path):
 def test_all_knobs_are_written():
     """The program has each knob of the documentation, with its range."""
     source = (GUEST / "torture/files.c").read_text()
-    [[_, *rows]] = blocks.knobs(None)
-    assert rows
-    for knob, span, *_ in rows:
-        low, high = re.match(r"(\d+)(?: to |, )(\d+)", span).groups()
-        assert f'KNOBS "{knob.strip("`")}", {low}, {high} }}' in source
+    table = (ROOT / "docs/which-switch.md").read_text().partition("## Knobs\n")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (\d+)(?: to |, )(\d+)", table, re.M)
+    assert len(rows) == len(re.findall(r"^\t{ KNOBS", source, re.M))
+    for knob, low, high in rows:
+        assert f'KNOBS "{knob}", {low}, {high} }}' in source
 
 
 @pytest.fixture
