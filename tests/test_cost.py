@@ -168,8 +168,12 @@ def test_measurement_with_a_migration_is_repeated(program, operation):
             with suppress(ProcessLookupError):
                 os.sched_setaffinity(pid, {cpu})
             time.sleep(0.002)
-    found = printed(program, operation, here, here, 0, 10, disturb=disturb)
-    print(found)
+    # On a busy host the test may have no turn while one is measured.
+    for _ in range(20):
+        found = printed(program, operation, here, here, 0, 10, disturb=disturb)
+        print(found)
+        if found["attempts"] > 1:
+            break
     assert found["attempts"] > 1 and (found["moved"] > 0) == (found["disturbed"] == 1)
     assert {"attempts": 1, "moved": 0, "disturbed": 0}.items() <= printed(
         program, operation, here, here, 0, 10).items()
