@@ -51,9 +51,9 @@ sim-all: deps
 	@MAKEFLAGS= $(KIT) report
 
 clean:
-	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache offstack base-offstack debug kasan kcsan leak race races rt scx host validate checks guest bundle deb *.log) \
+	rm -rf $(addprefix $(OUT)/[0-9]*/,stack base nocache offstack base-offstack debug kasan kcsan leak race races rt scx host validate checks guest deb *.log) \
 		$(OUT)/pycache $(OUT)/pytest
 
 distclean: clean
-	rm -rf $(addprefix $(OUT)/,[0-9]* base b4 b4.lock ccache qemu qemu.lock herd herd.lock results profile.so irqsoff.so \
+	rm -rf $(addprefix $(OUT)/,[0-9]* base b4 b4.lock ccache qemu qemu.lock results profile.so irqsoff.so \
 		bench-host sim.so sim.lock sim-all sim-all.lock) $(OUT)/profile-* $(OUT)/irqsoff-*
