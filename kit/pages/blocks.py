@@ -289,17 +289,6 @@ def _judged(one):
     return "{} % ({} to {})".format(*(verdict.signed(100 * x, 1) for x in one.gain)), one.word
 
 
-def experiments(results):
-    """The rows of make sim-all, and what there is of each."""
-    there = {path.stem: result for path, result in results.items() if result.instrument.startswith(SIM)}
-    rows = [["row", "machine", "workload", "result"]]
-    for row in declared.rows():
-        found = there.get(row.path.stem)
-        rows.append([f"`{row.name}`", f"`{row.env['MACHINE']}`", f"`{row.env['WORKLOAD']}`",
-                     f"at {found.repeat['commit']}" if found else "not run yet"])
-    return [rows]
-
-
 def claims(results):
     """The experiments of make sim-all that try a published claim, and their results."""
     there = {path.stem: result for path, result in results.items() if result.instrument.startswith(SIM)}
@@ -391,7 +380,6 @@ BLOCKS = {
     "settings-bench-cost": settings_of("bench-cost"),
     "settings-bench-host": settings_of("bench-host", "bench-host-dir"),
     "settings-sim": settings_of("sim", "sim-all", "sim-validate"),
-    "experiments": experiments,
     "claims": claims,
     "wake-features": wake_features,
 }
