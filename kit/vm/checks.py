@@ -11,7 +11,6 @@ configuration, tools and the code of this file, and is not repeated while these 
 patch that changes no kernel code costs nothing, and a second run costs seconds.
 """
 
-import ast
 import hashlib
 import importlib.util
 import json
@@ -151,23 +150,13 @@ def _code(series, commit) -> list[str]:
     return [entry for entry in entries if entry.partition("\t")[2] not in other]
 
 
-@cache
-def _rules() -> str:
-    """Return the code of this file without comments, docstrings and layout."""
-    tree = ast.parse(Path(__file__).read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
-            node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(tree)
-
-
 def _measured(series, what, commit, inputs, measure) -> dict:
     """Return the result of measure(), or of an earlier run if the source, `inputs`, tools and the
     code of this file are the same.
 
     A build that failed is not kept, because the reason may be something else, such as a full disk.
     """
-    key = json.dumps([what, _code(series, commit), inputs, _tools(), _rules()], sort_keys=True)
+    key = json.dumps([what, _code(series, commit), inputs, _tools(), Path(__file__).read_text()], sort_keys=True)
     file = _work(series) / "results" / f"{what}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     with suppress(OSError, ValueError):
         return json.loads(file.read_text()) | {"took": "measured before"}
