@@ -10,7 +10,6 @@ all of them.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import statistics
 import subprocess
@@ -283,17 +282,14 @@ class Host:
             raise Failed(f"{error}: {last}") from error
 
 
-def measure(host, workload, subjects, size, show=lambda text: None):
+def measure(host, workload, subjects, size):
     """Measure a Workload on a Host in the states of `subjects`, names; {subject: [figures of each
     pass]}. Failed if one run fails: then the workload is left out in all states."""
     # The first run finds other data in the caches than the later ones.
-    show("warming up")
     host.run(subjects[0], workload)
     found = {subject: [] for subject in subjects}
-    order = passes(subjects, size.rounds)
-    for number, pass_ in enumerate(order, 1):
+    for pass_ in passes(subjects, size.rounds):
         for subject in pass_:
-            show(f"pass {number} of {len(order)}, {subject}")
             found[subject].append(host.run(subject, workload))
     return found
 
@@ -405,8 +401,7 @@ def _measure_all(planned, subjects, shape, wanted, left, directory, keep):
             try:
                 if words:
                     raise Failed(f"the host got noisy: {words}")
-                found = measure(host, workload, here, wanted.size, _show(head))
-                _show(head)(None)
+                found = measure(host, workload, here, wanted.size)
                 took = time.monotonic() - begin
                 left_seconds = seconds_of(planned[number:], wanted.size)
                 say(f"{head}: {took:.0f} s" + (f", {duration(left_seconds)} left" if left_seconds
@@ -414,7 +409,6 @@ def _measure_all(planned, subjects, shape, wanted, left, directory, keep):
             except Failed as error:
                 found = None
                 left[workload.name] = str(error)
-                _show(head)(None)
                 warn(f"{head}: left out: {error}")
             keep(workload, found, {"others": round(host.most[0], 3), "stolen": round(host.most[1], 3)})
             kept += bool(found)
@@ -455,18 +449,6 @@ def _introduce(about, kernel, subjects, left):
         warn(f"note      {words}")
     for name, reason in left.items():
         warn(f"left out  {name}: {reason}")
-
-
-def _show(head):
-    """A show(text) that keeps one line of a terminal up to date; None empties the line."""
-    if not sys.stdout.isatty():
-        return lambda text: None
-
-    def show(text):
-        width = shutil.get_terminal_size().columns - 1
-        line = f"{head}: {text}"[:width].ljust(width) if text else " " * width
-        print(f"\r{line}" + ("" if text else "\r"), end="", flush=True)
-    return show
 
 
 def _text():

@@ -16,13 +16,7 @@ RUN = """\
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # As root: ./run [NAME=VALUE]...   benchmarks on this host, the features of its kernel off and on in
-# turn, in about an hour; the results are in results/ here. `./run --help` lists all settings:
-#   SHORT=1    each for a moment            FULL=1  all workloads in all states, for hours
-#   ROUNDS=5   each twice in each round     WORKLOADS='hackbench perf/pipe' beginnings of names
-#   FEATURES=TTWU_QUEUE_L2                  the features to measure
-#   STATES='NAME:FILE=VALUE,...;...'        further states, files below sched/ of debugfs
-#   AS_IS=1    toggle nothing               NOISY=1 measure although the host is not quiet
-#   NAME=      name of the host
+# turn, in about an hour; the results are in results/ here. `./run --help` lists all settings.
 # The variable PYTHON names a python 3.9 or later.
 
 cd "$(dirname "$0")" || exit
