@@ -12,8 +12,7 @@ import pytest
 from kit.pages import report
 from kit.paths import ROOT
 from kit.process import Error, git
-from kit.results import pages, store, tables, text, verdict
-from kit.sim import simulate
+from kit.results import store, tables, verdict
 
 PASSES = 10
 
@@ -45,11 +44,6 @@ def made(machine="m", release="k", boot="b", factor=1.0, control=True, seed=1, s
               "commands": {metric: f"run {metric}" for metric in metrics}}
     return store.Result("host", machine, repeat, {release: {"release": release, "stack": stack}},
                           metrics, subjects, values)
-
-
-def test_control():
-    assert store.control(made(), "off") == "off again"
-    assert store.control(made(control=False), "off") is None
 
 
 def test_judge():
@@ -122,47 +116,6 @@ def test_primary_metrics_of_results_that_declare_none():
     assert store.primary(result) == ["gains", "loses", "rests"]
 
 
-def test_the_same_data_has_the_same_verdict_everywhere(tmp_path):
-    """On the page of a simulation, on its terminal, on the page of all results, and as if it were a host's: also where it is a gain, a loss, equivalent, and none."""
-    for number, (factor, cv) in enumerate([(1.3, 0.02), (0.8, 0.02), (1, 0.002), (1.1, 0.3)]):
-        random = numpy.random.default_rng(number)
-        values = {name: {"sharing": list(scale * noise(random, cv=cv))} for name, scale in (
-            ("off", 1), (simulate.CONTROL, 1), ("on", factor))}
-        subjects = {name: store.Subject("k", "on" if name == "on" else "off",
-                                        None if name == "off" else "off") for name in values}
-        result = store.Result(
-            "sim-sharing", "m", {"command": "make sim", "commit": "c", "qemu": "10.0.2", "seeds": 10},
-            {"k": {"release": "r", "source": "s"}}, {"sharing": store.Metric("x", "more", "sharing")},
-            subjects, values)
-        [one] = [found["sharing"] for found in verdict.of(result).values()]
-        assert one.word == (verdict.GAIN, verdict.LOSS, verdict.EQUIVALENT, verdict.NONE)[number]
-        directory = tmp_path / str(number)
-        store.save(result, directory / "m" / "sim-sharing.json")
-        report.write(directory)
-        ends = f"{100 * one.gain[1]:+.2f} to {100 * one.gain[2]:+.2f}"
-        row = next(line for line in (directory / "all.md").read_text().splitlines()
-                   if line.startswith("| sharing |"))
-        print(row)
-        assert f"| {ends} |" in row and row.endswith(f"| {one} |")
-        own = "\n".join(pages.own(verdict.judged(result)))
-        assert f"**on against off: {verdict.text(one.change)}: {one}; off against itself: " in own
-        assert verdict.text(one.change) in next(line for line in own.splitlines()
-                                                if line.startswith("| sharing |"))
-        result.instrument = "host"
-        assert verdict.of(result)["on"]["sharing"] == one
-        assert any(ends in line and line.endswith(str(one)) for line in text.of(result))
-
-
-def test_tables_as_on_lkml():
-    result = verdict.judged(made())
-    head, *rows = text.rows(result, "ON")
-    print("\n".join(tables.text([head, *rows])))
-    assert head[1:3] == ["baseline (std%)", "compare% (std%)"]
-    assert re.fullmatch(r"100 s \(0\.\d\d\)", rows[0][1])
-    assert re.fullmatch(r"\+(10|9)\.\d\d \(0\.\d\d\)", rows[0][2])
-    assert [row[-1].split(" (")[0] for row in rows] == ["GAIN", "LOSS", "EQUIVALENT"]
-
-
 def test_losses_are_as_loud_as_gains():
     [line] = tables.sums(verdict.of(made()))
     print(line)
@@ -187,14 +140,6 @@ def test_kernels_are_compared_by_boots():
     print(tables.sums(judged))
     assert judged["6.12-stack off"]["rests"].word == verdict.GAIN
     assert judged["6.12-stack off"]["loses"].word == verdict.LOSS
-
-
-def test_few_boots_tell_nothing():
-    """Two of each cannot, by however much they differ; and one has no interval."""
-    for count in (1, 2):
-        whole = report.across([*boots("b", count), *boots("s", count, 0.5, stack="t")])
-        assert not [one for rows in verdict.of(whole).values() for one in rows.values()
-                    if one.word != verdict.NONE]
 
 
 def test_runs_of_one_boot_are_one_value():
@@ -308,39 +253,6 @@ def test_pages_are_the_same_on_every_processor(tmp_path):
         print(done.stderr)
         found.append((tmp_path / name / report.PAGE).read_text())
     assert found[0] == found[1]
-
-
-def test_other_instruments_have_the_same_tables(tmp_path):
-    """What does not come from a host has no facts of one, and perhaps no commands."""
-    result = made("sim")
-    result.instrument, result.repeat = "sim", {"command": "make sim", "commit": "c"}
-    save(tmp_path, result)
-    report.write(tmp_path)
-    page = (tmp_path / "all.md").read_text()
-    assert "By `make sim`" in page and "LOSS" in page
-
-
-def test_simulations_are_put_together(tmp_path):
-    """Those of the same kernels and states in a table, of each workload its own figure only; and
-    those of another kernel in another."""
-    for file, figure, release in (("sim-a", "gains", "k"), ("sim-b", "loses", "k"),
-                                  ("sim-c", "loses", "other"), ("sim-z", "gains", "k")):
-        result = made("m", release=release)
-        result.instrument = f"sim-{figure}"
-        result.repeat = {"command": f"make sim NAME={file}", "commit": "c", "seeds": 10,
-                         "qemu": "10.0.2", "workload": f"{file}:1".replace("z", "a"),
-                         "seconds": 600}
-        store.save(result, tmp_path / "m" / f"{file}.json")
-    written = report.write(tmp_path)
-    page = (tmp_path / "all.md").read_text()
-    print(page)
-    assert page.count("| case |") == 2
-    assert {"sim-a.md", "sim-c.md"} <= {path.name for path in written}
-    assert [page.count(f"\n| sim-{name}:1 |") for name in "abc"] == [1, 1, 1]
-    # The same workload once more.
-    assert page.count("\n| sim-a:1 (sim-z) |") == 1
-    assert "[sim-a](m/sim-a.md), [sim-b](m/sim-b.md), [sim-z]" in page and "10 minutes" in page
-    assert "rests" not in page and "make sim NAME=sim-b\n" in page
 
 
 def test_no_results(tmp_path):
