@@ -146,40 +146,10 @@ def test_interrupts_of_many_cpus(tmp_path):
     assert "intel-iommu,intremap=on,eim=on" in many.qemu_args()
 
 
-# name: (CPUs, LLCs, nodes)
-SIMULATED = {
-    "epyc-9654": (384, 24, 2),
-    "epyc-1x1x8x2": (16, 1, 1),
-    "epyc-1x8x8": (64, 8, 1),
-    "epyc-2x2x8": (32, 4, 2),
-    "epyc-2x2x8x2": (64, 4, 2),
-    "epyc-2x2x2": (16, 4, 2),
-    "epyc-milan": (128, 16, 4),
-    "epyc-milan-16": (16, 8, 4),
-    "spr-1x30x2": (60, 1, 1),
-    "spr-2x30x2": (120, 2, 1),
-    "spr-2x48x2": (192, 2, 2),
-    "spr-2x56x2": (224, 2, 2),
-    "spr-2x60x2": (240, 2, 2),
-    "two-ccx": (16, 2, 1),
-    "epyc-32": (32, 4, 2),
-    "epyc-9654-64": (64, 8, 2),
-    "spr-32": (32, 2, 1),
-}
-
-
-def test_every_simulated_machine_has_a_row():
-    assert set(costs.machines()) == set(SIMULATED)
-
-
-@pytest.mark.parametrize("name", SIMULATED)
+@pytest.mark.parametrize("name", costs.machines())
 def test_simulated(name):
     m = machine.load(name)
-    cpus = m.expected()
     options = costs.of(m).options(m.cores_per_llc)
-    print(f"{name}: {m.description}; {costs.of(m).description}, L3 {options['l3_kib']} KiB")
-    assert (len(cpus), len({cpu.llc for cpu in cpus}), len({cpu.node for cpu in cpus})) == (
-        SIMULATED[name])
     assert all(type(value) is int and value >= 0 for value in options.values())
 
 
@@ -213,14 +183,3 @@ def test_bad_caches(tmp_path, monkeypatch, old, new, says):
         costs.load("bad")
     print(caught.value)
     assert str(caught.value).startswith(f"{tmp_path}/bad.toml: ")
-
-
-def test_qemu_args():
-    args = " ".join(machine.load("numa-distances").qemu_args())
-    assert "-smp 16,sockets=2,dies=2,cores=2,threads=2" in args
-    assert "node,nodeid=3,cpus=12-15,memdev=m3" in args
-    assert "dist,src=0,dst=1,val=12" in args and "dist,src=0,dst=2,val=32" in args
-    assert "smp-cache" not in args
-    args = " ".join(machine.load("e-cores").qemu_args())
-    assert "modules=4,cores=4,threads=1" in args and "smp-cache.0.cache=l2" in args
-    assert "-numa" not in " ".join(machine.load("spr-32").qemu_args())
