@@ -75,15 +75,6 @@ def test_bad_table(tmp_path, change, says):
             row.experiment()
 
 
-def test_rows_that_are_asked_for():
-    every = experiments.rows()
-    assert experiments.chosen(every, ()) == every
-    assert [row.name for row in experiments.chosen(every, ("quiet", "crowd-mainline"))] == [
-        "quiet", "crowd-mainline"]
-    with pytest.raises(Error, match="EXPERIMENTS=quite: there is no such row"):
-        experiments.chosen(every, ("quite",))
-
-
 # ---- running it ----
 
 @pytest.fixture
@@ -228,6 +219,8 @@ def test_no_more_boots_than_cpus(table, monkeypatch):
 
 def test_rows_are_selected(table):
     assert run_again(table, EXPERIMENTS="second") == SECOND
+    with pytest.raises(Error, match="EXPERIMENTS=secnd: there is no such row"):
+        sim_all(table, EXPERIMENTS="secnd")
 
 
 # ---- sensitivity ----
@@ -251,11 +244,6 @@ def test_scaled_costs(table):
     for text in ("llc", "llc=0", "llc=-1", "llc=x"):
         with pytest.raises(Error, match="must be NAME=FACTOR"):
             settings.read("sim", {"SCALE": text})
-
-
-def test_help_names_all_classes():
-    [scale] = [one for one in settings.SETTINGS if one.name == "SCALE"]
-    assert scale.help.endswith(": " + ", ".join(costs.CLASSES))
 
 
 def test_all_latencies_are_in_a_class():

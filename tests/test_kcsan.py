@@ -121,20 +121,6 @@ def report(first, second):
     return REPORT.format(first=first, second=second)
 
 
-def test_what_a_diff_adds():
-    assert OURS.functions == {"cache_count", "dequeue_task_fair_traced"}
-    assert OURS.lines == {*(("kernel/sched/cache.c", line) for line in range(1, 5)), ("kernel/sched/fair.c", 11),
-                          *(("kernel/sched/fair.c", line) for line in (39, 40, 61, 62)),
-                          ("kernel/sched/sched.h", 7), ("kernel/sched/sched.h", 8)}
-
-
-def test_accesses_of_a_report():
-    assert kcsan.title(report("f", "g")) == "data-race in f / g"
-    assert kcsan.accesses(report("f", "g.isra.0")) == [kcsan.Access("read-write", "f", 0x7c),
-                                                       kcsan.Access("read (marked)", "g.isra.0", 0x33)]
-    assert kcsan.accesses(UNKNOWN.format(first="f")) == [kcsan.Access("read", "f", 0x7c)]
-
-
 @pytest.mark.parametrize("first, second", [
     ("cache_count", "update_rq_clock"), ("update_rq_clock", "cache_count"), ("cache_count", "cache_count"),
     ("pick_eevdf", "pick_task_fair"), ("enqueue_task_fair", "pick_eevdf")])
@@ -162,12 +148,6 @@ def test_mainline_alone_does_not_count():
 def test_an_unknown_origin_counts_in_our_lines():
     [count], _ = sort(UNKNOWN.format(first="cache_count"))
     assert "kernel/sched/cache.c:3 (ours)" in count
-
-
-def test_reports_in_a_row():
-    count, elsewhere = sort(report("update_rq_clock", "pick_eevdf") * 3 + report("cache_count", "pick_eevdf")
-                            + report("update_rq_clock", "pick_eevdf"))
-    assert len(count) == 1 and len(elsewhere) == 4
 
 
 def test_what_is_not_understood_counts():

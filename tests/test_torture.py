@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from here import named
-from kit import settings
 from kit.paths import GUEST, ROOT
 from kit.process import Error, sh
 from kit.trials import programs, torture
@@ -87,14 +86,6 @@ def test_cpus_run_in_parallel_only_where_no_code_is_patched(monkeypatch, tmp_pat
     for build in kernel.BUILDS:
         args, _ = guest._qemu_command(machine.load("two-ccx"), named(build), "torture", "initrd", guest.CLOCK)
         assert ("tcg,thread=multi" in args) == ("-icount" not in args) == (build == "race")
-
-
-def test_parallel_guests_run_for_longer(monkeypatch):
-    took = {}
-    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: took.update({str(build): env["SECONDS"]}))
-    for build in ("debug", "race"):
-        torture.one(None, named(build), 1, 500)
-    assert took == {"debug": torture.SECONDS, "race": torture.PARALLEL_SECONDS}
 
 
 def test_many_processes_may_take_long(monkeypatch):
@@ -215,10 +206,3 @@ def test_a_missing_selftest_is_named(selftests):
     (selftests / "cgroup/test_cpuset").unlink()
     with pytest.raises(Error, match="BUILD=debug has no selftest cgroup/test_cpuset"):
         programs.files(named("debug"))
-
-
-def test_settings():
-    assert settings.read("torture", {})["MINUTES"] == 5 and settings.read("torture", {})["SEED"] is None
-    assert settings.read("torture", {"SEED": "0"})["SEED"] == 0
-    with pytest.raises(Error, match="MINUTES=x: must be a whole number"):
-        settings.read("torture", {"MINUTES": "x"})["MINUTES"]

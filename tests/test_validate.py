@@ -56,17 +56,6 @@ def test_check(check, base, other, wrong):
         validate.NOT_REPRODUCED if wrong else validate.REPRODUCED)
 
 
-def test_figure_of_a_check():
-    found = validate.find(MORE, {"a": NEAR_0, "b": times(1.5)})
-    assert found.median == pytest.approx(1.5) and found.low < 1.5 < found.high < 1.6
-
-
-def test_one_check_that_fails_fails_the_row():
-    values = {"a": NEAR_0, "b": times(1.5)}
-    assert validate.word(row(MORE), values) == validate.REPRODUCED
-    assert validate.word(row(MORE, LESS), values) == validate.NOT_REPRODUCED
-
-
 @pytest.mark.parametrize("small, large, factor, kept", [
     (1.2, 1.5, 1, True), (1.5, 1.2, 1, False), (1.1, 1.5, 1 / 3, True), (1.2, 1.5, 1 / 3, False)])
 def test_order(small, large, factor, kept):
