@@ -91,33 +91,14 @@ def test_columns_of_a_series_for_mainline():
     assert [column for column, state in found.items() if state.memory] == ["base off", "off"]
 
 
-def test_collect(monkeypatch):
-    """What the boots give comes together by column and metric, each figure by its name."""
-    monkeypatch.setattr(kernel, "identity", lambda build: {})
-
-    def found(m, build, boot, size, state, userland, stop):
-        return {row.name: [dict(middle=len(str(build)), mean=number, slab=0, percpu=number) for number in range(3)]
-                for row in boot.rows}
-    monkeypatch.setattr(measure, "measure", found)
-    result = measure.collect(TWO, [named("base"), named()], plan.FULL, {}, named())
-    assert store.problems(result) == []
-    assert result.values["off"]["pipe/one-CPU"] == [5, 5, 5]
-    assert result.values["off"]["pipe/one-CPU+ticks"] == [0, 1, 2]
-    assert result.values["base"]["memory/1/percpu"] == [0, 1, 2]
-    assert "balance+ticks" not in result.metrics and "balance" in result.metrics
-    assert "memory/1/slab" not in result.values["SIS_FAST"]
-    rows = [row for _, table in tables.cost(verdict.judged(result)) for row in table[1:]]
-    assert len(rows) == len(result.metrics)
-
-
-def test_disturbed_layout_is_left_out(monkeypatch, capsys):
-    """For all columns, as the others are compared layout by layout; a row without a layout has no
-    metric."""
+def test_collect(monkeypatch, capsys):
+    """What the boots give comes together by column and metric. A disturbed layout is left out for all
+    columns, as the others are compared layout by layout; a row without a layout has no metric."""
     monkeypatch.setattr(kernel, "identity", lambda build: {})
 
     def found(m, build, boot, size, state, userland, stop):
         moved = {("pipe/one-LLC", "off", 1), *(("yield", "base", number) for number in range(3))}
-        return {row.name: [dict(middle=10, mean=number, slab=0, percpu=number,
+        return {row.name: [dict(middle=len(str(build)), mean=number, slab=0, percpu=number,
                                 disturbed=int((row.name, state.column, number) in moved))
                            for number in range(3)] for row in boot.rows}
     monkeypatch.setattr(measure, "measure", found)
@@ -131,6 +112,12 @@ def test_disturbed_layout_is_left_out(monkeypatch, capsys):
         assert result.values[column]["pipe/two-LLCs+ticks"] == [0, 1, 2]
     assert "yield" not in result.metrics
     assert "pipe/one-LLC: layout 1 is left out" in capsys.readouterr().err
+    assert result.values["off"]["pipe/one-CPU"] == [5, 5, 5]
+    assert result.values["base"]["memory/1/percpu"] == [0, 1, 2]
+    assert "balance+ticks" not in result.metrics and "balance" in result.metrics
+    assert "memory/1/slab" not in result.values["SIS_FAST"]
+    rows = [row for _, table in tables.cost(verdict.judged(result)) for row in table[1:]]
+    assert len(rows) == len(result.metrics)
 
 
 @pytest.fixture(name="program", scope="module")

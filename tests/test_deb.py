@@ -104,11 +104,6 @@ def test_scripts_of_deb_test(script):
     done = subprocess.run(["shellcheck", "-s", "sh", script], capture_output=True, text=True)
     print(done.stdout)
     assert done.returncode == 0
-    if script.name == "deb-test.sh":
-        plans = re.split(r"^\techo \"1\.\.(\d+)\"$", script.read_text(), flags=re.MULTILINE)[1:]
-        assert len(plans) == 2 * len(deb.BOOTS)
-        for count, checks in zip(plans[::2], plans[1::2]):
-            assert int(count) == len(re.findall(r"^\tcheck ", checks, re.MULTILINE))
 
 
 def test_boots(tmp_path, monkeypatch, capsys):

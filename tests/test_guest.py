@@ -84,11 +84,6 @@ def test_status_and_plan():
     assert any("plan is 1" in line for line in failures)
 
 
-def test_unknown_job():
-    result = guest.run(machine.load(MACHINE), named("stack"), "none-such", timeout=120)
-    assert any("no job called none-such" in line for line in ktap.parse(result.ktap).failures())
-
-
 @pytest.mark.parametrize("sig,status", [(signal.SIGINT, 130), (signal.SIGTERM, 143),
                                         (signal.SIGKILL, -9)])
 def test_interrupted(sig, status):

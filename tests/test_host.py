@@ -302,7 +302,6 @@ def test_each_feature_has_about_three_primary_metrics():
                    for figure in one.figures}
         for feature in measure.FEATURES:
             names = workloads.primary(feature.name, shape)
-            print(feature.name, names)
             assert 2 <= len(names) <= 4 and set(names) <= metrics
     assert all(one.reason for one in workloads.PRIMARY)
     assert {name for one in workloads.PRIMARY for name in one.features} == {

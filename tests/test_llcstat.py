@@ -78,9 +78,7 @@ def test_json_has_the_same():
     done = subprocess.run([sys.executable, TOOL, "--json", "--from", RECORDED / "llcstat-6.12.txt"],
                           check=True, capture_output=True, text=True)
     seen = json.loads(done.stdout)
-    assert [one["cpus"] for one in seen["llcs"]] == ["0-7", "8-15"]
     assert seen["features"]["SCHED_CACHE"] is True and seen["features"]["SIS_FAST"] is False
-    assert seen["wakeups"]["queued_llc"] == 50
     large = of(seen, LARGE)
     assert large["gates"] == {"footprint": 2} and large["limit"] == (16 << 20) * 7 // 8
     assert large["runtime_us"]["0"] == 0 and large["last_ran"] == {"1": 2}

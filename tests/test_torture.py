@@ -67,14 +67,10 @@ def test_it_stops_at_what_is_found(guests):
     assert "# wrong: knob: 5, not EINVAL" in totals.failures
 
 
-def test_a_splat_fails(guests):
-    guests += [result(GOOD, ["WARNING: CPU: 3"])]
+def test_a_splat_or_an_end_too_soon_fails(guests):
+    guests += [result(GOOD, ["WARNING: CPU: 3"]), result("TAP version 13\n1..2\nok 1 files\n")]
     totals = torture.run(None, named(), 0, 500, 10)
     assert totals.splats == 1 and "WARNING: CPU: 3" in totals.failures[0]
-
-
-def test_a_guest_that_died_fails(guests):
-    guests += [result("TAP version 13\n1..2\nok 1 files\n")]
     assert torture.run(None, named(), 0, 500, 1).failures
 
 
@@ -117,15 +113,7 @@ def test_what_a_guest_skips_and_how_many_programs_ran(guests):
     assert totals.skipped == {"kmemleak (the kernel lacks it)"} and totals.programs() == 4 and not totals.failures
 
 
-def test_bits_that_a_build_lacks_are_not_switched(monkeypatch):
-    bits = {}
-    monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: bits.update({str(build): env["FEATURES"].split()}))
-    for build in ("debug", "rt"):
-        torture.one(None, named(build), 1, 500)
-    assert set(bits["debug"]) - set(bits["rt"]) == {"SCHED_CACHE_SAMPLE"}
-
-
-def test_mainline_has_the_bits_of_its_series(monkeypatch, tmp_path):
+def test_bits_that_a_build_lacks_are_not_switched(monkeypatch, tmp_path):
     """A series for mainline: its bits only, and the guest is told not to ask for the stack's files."""
     envs = {}
     monkeypatch.setattr(guest, "run", lambda m, build, job, env, **rest: envs.update({str(build): env}))
@@ -133,8 +121,10 @@ def test_mainline_has_the_bits_of_its_series(monkeypatch, tmp_path):
     header.parent.mkdir(parents=True)
     header.write_text("SCHED_FEAT(SIS_FAST, false)\nSCHED_FEAT(TTWU_QUEUE_L2_ON_CPU, false)\n")
     monkeypatch.setattr(kernel, "source_dir", lambda which: tmp_path)
-    for build in ("debug", "7.3/leave-llc/debug"):
+    for build in ("debug", "rt", "7.3/leave-llc/debug"):
         torture.one(None, named(build), 1, 500)
+    debug, rt = (set(envs[build]["FEATURES"].split()) for build in ("debug", "rt"))
+    assert debug - rt == {"SCHED_CACHE_SAMPLE"}
     assert envs["7.3/leave-llc/debug"]["FEATURES"].split() == ["TTWU_QUEUE_L2_ON_CPU", "SIS_FAST",
                                                                *torture.BASE_FEATURES]
     assert "MAINLINE" in envs["7.3/leave-llc/debug"] and "MAINLINE" not in envs["debug"]
