@@ -2,6 +2,7 @@
 """The ways to apply the patches without the kit, in docs/working.md: each gives the source of the tree; with toy
 kernels, and with the real patches."""
 
+import os
 import subprocess
 
 import pytest
@@ -21,7 +22,8 @@ def applied(series, how, where):
         return
     mails = subprocess.run("cat $(sed 's/#.*//' series)", shell=True, cwd=series.patches, check=True,
                            stdout=subprocess.PIPE).stdout
-    subprocess.run(how.split(), cwd=where, input=mails, check=True)
+    # git am asks for a name, which a new user has not set.
+    subprocess.run(how.split(), cwd=where, input=mails, check=True, env={**os.environ, **base.IDENTITY})
 
 
 def files(where):
