@@ -19,6 +19,14 @@ def alive(pid):
         return False
 
 
+def wait_for_the_end_of(pid):
+    """A process that is killed may have no turn to end for a while."""
+    deadline = time.monotonic() + 300
+    while alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("how", [{"capture": True}, {"progress": print}, {}])
 def test_timeout_ends_the_whole_group(tmp_path, monkeypatch, how):
     monkeypatch.setattr(process, "GRACE", 0.5)
@@ -32,7 +40,7 @@ def test_timeout_ends_the_whole_group(tmp_path, monkeypatch, how):
         if (tmp_path / "child").exists():
             break
     child = int((tmp_path / "child").read_text())
-    assert not alive(child)
+    wait_for_the_end_of(child)
     gone = time.monotonic() - started
     print(f"a shell that ignores SIGTERM, and its child: gone in {gone:.1f} s")
 
@@ -40,10 +48,7 @@ def test_timeout_ends_the_whole_group(tmp_path, monkeypatch, how):
 def test_command_that_leaves_something_running(tmp_path):
     sh(["sh", "-c", f"sleep 1000 >/dev/null 2>&1 & echo $! > {tmp_path}/child"])
     child = int((tmp_path / "child").read_text())
-    deadline = time.monotonic() + 300
-    while alive(child) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(child)
+    wait_for_the_end_of(child)
     print("what a command left in its group was ended with it")
 
 
