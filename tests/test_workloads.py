@@ -41,9 +41,14 @@ def program(tmp_path_factory):
 
 
 def run(program, *words):
-    """Run guest/workload with seed 1; give the finished process."""
-    return subprocess.run([program, "1", *map(str, words)], capture_output=True, text=True, timeout=60,
-                          check=False)
+    """Run guest/workload with seed 1, again if a busy host gave its tasks no turn in a window; give the finished
+    process."""
+    for _ in range(5):
+        done = subprocess.run([program, "1", *map(str, words)], capture_output=True, text=True, timeout=60,
+                              check=False)
+        if "no task has done anything" not in done.stderr:
+            break
+    return done
 
 
 # ---- on this host ----
@@ -90,7 +95,7 @@ def test_each_window_follows_its_state(program, tmp_path):
         # On a busy host, the thread may get no CPU in a whole window.
         if "no task has done anything" not in done.stderr:
             break
-    assert done.returncode == 0 and said.read_text().split() == ["0", "1", "2"]
+    assert done.returncode == 0 and said.read_text().split()[-3:] == ["0", "1", "2"]
     assert re.fullmatch(r"([\d.]+ GB/s\n){3}", done.stdout)
     script.write_text("#!/bin/sh\nexit 3\n")
     done = run(program, "windows=3", f"between={script}", "hog", 1, 1, 64, 5, 5)
