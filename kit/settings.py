@@ -139,8 +139,8 @@ SETTINGS = (
             " runs (default: about an hour, each feature with its primary figures); sim-validate: all"
             " rows"),
     Setting("SAVE", switch, False, "1: write the result to results/, to be committed"),
-    Setting("NAME", name, "", "name of the result: of the host, or of the simulation's file"),
-    Setting("ROUNDS", number(1, 999), 0, "number of A B B A rounds; each runs a state twice"),
+    Setting("NAME", name, "", "name of the result: that of the host, or that of the simulated experiment"),
+    Setting("ROUNDS", number(1, 999), 0, "number of A B B A rounds; each runs a state twice (default: 5; SHORT=1: 1)"),
     Setting("WORKLOADS", words, (), "workloads to run in all states, by the beginnings of their names"
             " (default: those with primary figures)"),
     Setting("FEATURES", words, (), "features to measure (default: all that the kernel has)"),
