@@ -10,7 +10,7 @@ ifneq ($(words $(CURDIR) $(OUT)),2)
 $(error there is a space in $(CURDIR) or $(OUT))
 endif
 # distclean would remove results/ and machines/ of the repository.
-ifneq ($(filter $(abspath $(OUT))/%,$(abspath $(CURDIR))/.),)
+ifneq ($(filter $(patsubst %//,%/,$(abspath $(OUT))/)%,$(abspath $(CURDIR))/.),)
 $(error KIT_BUILD=$(OUT) is the repository or a directory above it)
 endif
 export PYTHONPYCACHEPREFIX := $(OUT)/pycache

@@ -98,7 +98,7 @@ def test_each_series_has_results_of_its_own():
     assert other.results("two-ccx") == "two-ccx-7.3-some" and other.setting == " SERIES=7.3/some"
 
 
-@pytest.mark.parametrize("build", [".", str(ROOT.parent)])
+@pytest.mark.parametrize("build", [".", str(ROOT.parent), "/"])
 def test_build_directory_around_the_repository(build):
     """make distclean removes results/ and machines/ below KIT_BUILD."""
     done = subprocess.run(["make", "-n", "distclean", f"KIT_BUILD={build}"], cwd=ROOT,
