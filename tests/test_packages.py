@@ -21,7 +21,7 @@ NOT_FOR = {"boot": {"gcc-aarch64-linux-gnu", "python3-scipy", "sparse", "python3
            "report": {"git", "build-essential", "qemu-system-x86"},
            "kernel": {"qemu-system-x86", "python3-numpy"},
            "sim": {"sparse", "gcc-aarch64-linux-gnu", "python3-pytest"},
-           "bench-host-dir": {"bc", "qemu-system-x86"},
+           "bench-host-dir": {"bc", "build-essential", "qemu-system-x86"},
            "test-fast": {"qemu-system-x86", "busybox-static", "gcc-aarch64-linux-gnu", "pahole",
                          "stress-ng", "rt-tests", "trace-cmd", "linux-perf"}}
 
