@@ -332,14 +332,19 @@ def test_workload_that_there_is_not(text, says):
 
 def test_states(tmp_path, monkeypatch):
     monkeypatch.setattr(kernel, "source_dir", lambda which: tmp_path / which.build)
-    (tmp_path / "base/kernel/sched").mkdir(parents=True)
-    (tmp_path / "base/kernel/sched/features.h").write_text("/* */\nSCHED_FEAT(A, true)\nSCHED_FEAT(B_C, false)\n")
+    for name in ("base", "validate"):
+        (tmp_path / f"{name}/kernel/sched").mkdir(parents=True)
+        (tmp_path / f"{name}/kernel/sched/features.h").write_text("/* */\nSCHED_FEAT(A, true)\nSCHED_FEAT(B_C, false)\n")
     assert simulate.state("", "stack", SERIES) == simulate.State(named("stack"))
     assert simulate.state("base", "stack", SERIES) == simulate.State(named("base"))
     assert simulate.state("7.3/base,llc_balancing/b=1,preempt=2,features=NO_A", "stack", SERIES) == (
         simulate.State(named("7.3/base"), "llc_balancing/b=1,preempt=2,features=NO_A"))
     assert simulate.state("features=X", "stack", SERIES) == simulate.State(named("stack"), "features=X")
+    # The tree is older than the patches, and brought up to date when the kernel is built.
+    writes = "features=SIS_FAST,features=NO_SIS_FAST_RFC,features=A"
+    assert simulate.state(f"validate,{writes}", "stack", SERIES) == simulate.State(named("validate"), writes)
     for text, says in (("5.4", "no such BUILD: 5.4"), ("base,on", "FILE=VALUE"), ("foo=bar", "foo=bar: sched/ of debugfs has no foo; it has: features, "),
+                       ("validate,features=C", "features=C: validate has no such feature; it has: A, B_C, "),
                        ("base,features=NO_C", "features=NO_C: base has no such feature; it has: A, B_C")):
         with pytest.raises(Error, match=says):
             simulate.state(text, "stack", SERIES)

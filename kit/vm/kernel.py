@@ -207,9 +207,15 @@ def source_dir(kernel) -> Path:
 
 
 def features(kernel) -> list[str]:
-    """The names in sched/features of a kernel, as its source has them; [] if that is not there."""
+    """The names in sched/features of a kernel, as its source has them, and as its patches add them, which may
+    be newer; [] if the source is not there."""
     path = source_dir(kernel) / "kernel/sched/features.h"
-    return re.findall(r"^SCHED_FEAT\((\w+)", path.read_text(), re.M) if path.exists() else []
+    texts = [path] * path.exists()
+    if texts and kernel.patched:
+        texts += [*(kernel.series.patches / name for name in patches.listed(kernel.series)),
+                  *filter(None, [BUILDS[kernel.build].extra])]
+    return list(dict.fromkeys(name for text in texts for name in re.findall(
+        r"^\+?SCHED_FEAT\((\w+)", text.read_text(encoding="utf-8", errors="replace"), re.M)))
 
 
 def source_of(kernel) -> Path:
