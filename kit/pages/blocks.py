@@ -59,12 +59,10 @@ LEFT_OUT = ("*: for each asterisk, one of the nine memory layouts was left out, 
 COST_ROWS = ("pipe/one-CPU", "pipe/one-LLC", "pipe/any-of-one-LLC", "thread-pipe/one-CPU",
              "thread-pipe/two-LLCs", "thread-pipe/any-of-two-LLCs",
              "futex/two-LLCs", "fork-exit", "vfork-exec", "thread-join", "balance")
-# What the front page says of them: the smallest and the largest change of some.
-COST_KINDS = {"a round trip of two processes": ("pipe/one-CPU", "pipe/one-LLC", "pipe/any-of-one-LLC"),
-              "a round trip of two threads": ("thread-pipe/one-CPU", "thread-pipe/two-LLCs", "futex/two-LLCs",
-                                              "thread-pipe/any-of-two-LLCs"),
-              "creating a process": ("fork-exit", "vfork-exec"), "creating a thread": ("thread-join",),
-              "a pass of the load balancer": ("balance",)}
+# What the front page says of all rows whose names match: the smallest and the largest change.
+COST_KINDS = {"a round trip of two processes": r"pipe/[\w-]+", "a round trip of two threads": r"(thread-pipe|futex)/[\w-]+",
+              "creating a process": r"fork-exit|vfork-exec|posix-spawn", "creating a thread": "thread-join",
+              "a pass of the load balancer": "balance"}
 # Those that docs/which-switch.md shows for each feature: processes, threads, their creation, and balancing.
 COST_FEATURE_ROWS = ("pipe/one-LLC", "thread-pipe/one-LLC", "thread-pipe/two-LLCs", "thread-join", "balance")
 
@@ -209,8 +207,9 @@ def summary(results):
     _, result = _cost_result(results)
     judged = result.verdicts if result else {}
     columns = [judged.get(name, {}) for name in ("SCHED_CACHE_LB", "7.3 on")]
-    for title, metrics in COST_KINDS.items():
-        changes = [[100 * (column[name].change.ratio - 1) for name in metrics if name in column]
+    for title, pattern in COST_KINDS.items():
+        changes = [[100 * (one.change.ratio - 1) for name, one in column.items()
+                    if one.change.ratio and re.fullmatch(pattern, name)]
                    for column in columns]
         if any(changes):
             rows.append([f"instructions of {title}", *(_range(one) if one else "not measured" for one in changes)])
