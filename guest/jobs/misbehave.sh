@@ -10,7 +10,6 @@ case $HOW in
 panic) echo PANIC > $PROVOKE ;;
 warn) echo WARNING > $PROVOKE ;;
 hang) while :; do sleep 1; done ;;
-no-end) poweroff -f ;;
 fail) exit 3 ;;
 esac
 echo "ok 1 came to its end"
