@@ -7,6 +7,13 @@ set -eu
 top=$(dirname "$0")/..
 list=$top/packages.txt
 
+for command; do
+	LC_ALL=C awk -v name="$command:" '$1 == name { found = 1 } END { exit !found }' "$top/commands.txt" || {
+		echo "deps: there is no command $command in commands.txt" >&2
+		exit 1
+	}
+done
+
 tiers=${TIERS-}
 [ -n "$tiers" ] || tiers=$(LC_ALL=C awk -v commands=" $* " '
 	/^[a-z]/ { sub(":.*", ""); here = index(commands, " " $0 " ") }

@@ -142,6 +142,12 @@ def test_system_without_apt(system, programs):
     assert "python3-scipy" not in said
 
 
+def test_unknown_command(system):
+    """As of COMMANDS= of the container, which make does not check."""
+    status, said, calls = system("boot", "bot")
+    assert status == 1 and calls == [] and said == "deps: there is no command bot in commands.txt\n"
+
+
 def test_unknown_tier(system):
     status, said, calls = system(tiers="boat")
     assert status == 1 and calls == []
