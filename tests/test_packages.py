@@ -44,7 +44,7 @@ def packages_of(*commands):
 
 def make(*words):
     """Run make in the repository, free of what is above it."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "DEPS"))}
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "DEPS", "PYTHON"))}
     done = subprocess.run(["make", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     print(done.stdout, done.stderr)
     return done
