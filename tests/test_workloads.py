@@ -88,13 +88,9 @@ def test_each_window_follows_its_state(program, tmp_path):
     said, script = tmp_path / "said", tmp_path / "between"
     script.write_text(f"#!/bin/sh\necho $1 >> {said}\n")
     script.chmod(0o755)
-    for window_ms in (200, 2000, 20000):
-        said.unlink(missing_ok=True)
-        done = run(program, "windows=3", f"window_ms={window_ms}", f"between={script}", "hog", 1, 1, 64, 5, 99999)
-        print(done.stdout, done.stderr)
-        # On a busy host, the thread may get no CPU in a whole window.
-        if "no task has done anything" not in done.stderr:
-            break
+    done = run(program, "windows=3", "window_ms=200", f"between={script}", "hog", 1, 1, 64, 5, 99999)
+    print(done.stdout, done.stderr)
+    # Behind those of runs in which the thread had no turn.
     assert done.returncode == 0 and said.read_text().split()[-3:] == ["0", "1", "2"]
     assert re.fullmatch(r"([\d.]+ GB/s\n){3}", done.stdout)
     script.write_text("#!/bin/sh\nexit 3\n")
