@@ -97,18 +97,6 @@ def factors(text):
     return tuple((match[1], float(match[2])) for match in found)
 
 
-def seeds(text):
-    """Parse a number of seeds from 1 to 999, or "auto[:PERCENT[:MOST]]" into (target, most): the
-    half-width to reach, 0.05 being 5 %, and the largest number of seeds."""
-    if text.isdecimal() and 1 <= int(text) <= 999:
-        return int(text)
-    match = re.fullmatch(r"auto(?::(\d*\.?\d+))?(?::(\d{1,3}))?", text)
-    target, most = (float(match[1] or 5), int(match[2] or 60)) if match else (0, 0)
-    if not 0 < target < 100 or not most:
-        raise ValueError("a whole number from 1 to 999, or auto[:PERCENT[:MOST]]")
-    return target / 100, most
-
-
 SETTINGS = (
     Setting("KIT_BUILD", str, "", "directory of all outputs (default: build/)"),
     Setting("SERIES", str, DEFAULT, "series of patches to work on: a directory below patches/"),
@@ -168,8 +156,8 @@ SETTINGS = (
     Setting("WINDOW_MS", number(1, 10_000), 0, "length of each window of ABBA=1, in ms (default: 300)"),
     Setting("STATS", switch, False, "1: run each state once more with schedstats on, and show wakeups by"
             " path and distance, and load balancing"),
-    Setting("SEEDS", seeds, 0, "number of runs of each state, each with a seed of its own (default: 10;"
-            " sim-validate: 5); auto, or auto:PERCENT:MOST: until the interval reaches 5 % to each side, 60 at most"),
+    Setting("SEEDS", number(1, 999), 0, "number of runs of each state, each with a seed of its own (default: 10;"
+            " sim-validate: 5)"),
     Setting("ROWS", words, (), "numbers of the rows of kit/sim/published.py to run (default: the short"
             " ones)"),
     Setting("WITHOUT", words, (), "parts of the cache model to switch off, to see what they change"),

@@ -26,7 +26,7 @@ def kit(*args, **env):
     (["torture"], {"SEED": "-1"}, "SEED=-1: must be a whole number from 0 to 4294967295"),
     (["boot", "SEEDS=3"], {}, "SEEDS=: boot does not take this setting"),
     (["boot"], {"MAKEFLAGS": "w -- MACHINE=two-ccx SEEDS=3"}, "SEEDS=: boot does not take"),
-    (["sim"], {"SEEDS": "many"}, "SEEDS=many: must be a whole number from 1 to 999, or auto[:PERCENT"),
+    (["sim"], {"SEEDS": "many"}, "SEEDS=many: must be a whole number from 1 to 999"),
     (["sim", "SEEDS=0"], {}, "SEEDS=0: must be a whole number from 1 to 999"),
     (["bench-cost", "SHORT=yes"], {}, "SHORT=yes: must be 0 or 1"),
     (["sim", "20"], {}, "20: a setting is NAME=VALUE; python3 -m kit sim --help"),
@@ -77,18 +77,6 @@ def test_nothing_else_reads_the_environment():
     for path in sorted((ROOT / "kit").rglob("*.py")):
         read = re.findall(r"environ(?:\.get\(|\[)\"(\w+)\"", path.read_text())
         assert set(read) <= {"PATH", "MAKEFLAGS"}, path
-
-
-@pytest.mark.parametrize("text, value", [("auto", (0.05, 60)), ("auto:3", (0.03, 60)), ("7", 7),
-                                         ("auto:2.5:200", (0.025, 200)), ("auto::30", None),
-                                         ("auto:0", None), ("auto:5:0", None), ("auto5", None),
-                                         ("1000", None), ("0", None)])
-def test_seeds(text, value):
-    if value is None:
-        with pytest.raises(Error, match=r"or auto\[:PERCENT\[:MOST\]\]"):
-            settings.read("sim", {"SEEDS": text})
-    else:
-        assert settings.read("sim", {"SEEDS": text})["SEEDS"] == pytest.approx(value)
 
 
 def test_each_series_has_results_of_its_own():

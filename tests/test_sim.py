@@ -543,7 +543,7 @@ def test_collect(simulated):
     assert store.control(result, "stack") == "again"
     assert result.values["stack features=X"]["sharing"] == pytest.approx([200, 240, 180, 220])
     assert {len(numbers) for values in result.values.values() for numbers in values.values()} == {4}
-    assert set(result.details) == {"stack", "stack features=X"} and "auto" not in result.repeat
+    assert set(result.details) == {"stack", "stack features=X"}
     assert list(simulate.collect(SMALL, SHARING, [ON], 2, 20).values) == ["stack features=X"]
 
 
@@ -552,28 +552,6 @@ def test_kernel_that_changes_meanwhile(simulated, monkeypatch):
     monkeypatch.setattr(kernel, "identity", lambda build: next(identities))
     with pytest.raises(Error, match="its source changed"):
         simulate.collect(SMALL, SHARING, [STATE], 1, 20)
-
-
-def test_looks():
-    assert list(simulate.looks(10, 60)) == [10, 15, 22, 33, 49, 60]
-    assert list(simulate.looks(10, 10)) == [10] and list(simulate.looks(1, 3)) == [1, 2, 3]
-
-
-def test_automatic_seeds_stop_at_the_width(simulated, capsys):
-    result = simulate.collect(SMALL, SHARING, [STATE, ON], (0.06, 60), 20)
-    print(result.repeat)
-    shown = capsys.readouterr().out
-    print(shown)
-    assert result.repeat["auto"]["looks"] == [10, 15, 22, 33] and result.repeat["seeds"] == 33
-    assert len(simulated) == len(set(simulated)) == 3 * 33
-    assert shown.count("seeds: the interval is about +-") == 4
-    assert verdict.of(result)["stack features=X"]["sharing"].change.half <= 0.06
-
-
-def test_automatic_seeds_stop_at_the_most(simulated):
-    result = simulate.collect(SMALL, SHARING, [STATE, ON], (0.0001, 12), 20)
-    assert result.repeat["auto"] == {"target": 0.0001, "most": 12, "looks": [10, 12]}
-    assert simulate.collect(SMALL, SHARING, [STATE, ON], (0.0001, 5), 20).repeat["seeds"] == 5
 
 
 def test_run_that_fails_ends_the_others():

@@ -262,8 +262,6 @@ def test_kernel_that_is_built_between_windows(guests, monkeypatch):
     ({"ABBA": "1", "AGAINST": "base"}, "needs AGAINST=, a state of the same BUILD"),
     ({"ABBA": "1"}, "needs AGAINST=, a state of the same BUILD"),
     ({"ABBA": "1", "AGAINST": "features=X", "WORKLOAD": "hackbench"}, "measures a number of"),
-    ({"ABBA": "1", "AGAINST": "features=X", "SEEDS": "auto"}, "SEEDS=auto: needs AGAINST="),
-    ({"SEEDS": "auto"}, "SEEDS=auto: needs AGAINST="),
     ({"STATE": "features=X features=Y"}, "several states need AGAINST="),
 ])
 def test_settings_that_contradict_each_other(guests, given, says):
@@ -431,7 +429,6 @@ def test_validation_without_a_part_of_the_model_is_not_kept(guests, rows):
 
 def test_validation_refuses_settings(guests, rows):
     for settings, says in (({"SEEDS": "4"}, "SEEDS=4: with fewer than 5 seeds"),
-                           ({"SEEDS": "auto"}, "SEEDS=auto: only make sim"),
                            ({"ROWS": "1 7"}, "ROWS=7: there are rows 1, 2")):
         with pytest.raises(Error, match=says):
             rows(**settings)

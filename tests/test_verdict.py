@@ -12,7 +12,6 @@ from scipy import stats as scipy_stats
 
 from kit.results import verdict
 from kit.results.verdict import EQUIVALENT, GAIN, LOSS, NONE, SECONDARY, Case
-from kit.sim import simulate
 
 # hackbench-rate:1:3:60:10:threads:pipe:0:31 on epyc-2x2x8, messages per ms: with the feature off, six
 # of eight runs split the group over two LLCs; with it on none does.
@@ -515,37 +514,3 @@ def test_interval_holds_the_ratio(n):
         inside += change.low <= math.exp(0.3) <= change.high
     print(f"{2 * n} against {n}: {inside / 1000:.1%} of the intervals hold the ratio")
     assert 0.93 <= inside / 1000 <= 0.97
-
-
-def test_width_to_stop_at():
-    """Of samples that spread alike it is that of the interval, however large the change."""
-    random = numpy.random.default_rng(23)
-    base, other = lognormal(random, 4000), lognormal(random, 2000)
-    half = verdict.change(base, other).half
-    assert verdict.pooled_half(base, other) == pytest.approx(half, rel=0.01)
-    assert verdict.pooled_half(base, 9 * other) == pytest.approx(verdict.pooled_half(base, other))
-    assert verdict.pooled_half([1.0, 2.0], [1.0]) == verdict.pooled_half([0.0, 1.0], [1, 2]) == math.inf
-    assert verdict.pooled_half([1.0, 1.1], [1.0, 1.1]) < 1
-
-
-@pytest.mark.parametrize("sample, target", [(lognormal, 0.13), (mixture, 0.3), (
-    lambda random, n: mixture(random, n, 0.25), 0.26)], ids=["lognormal", "half and half", "one in four"])
-def test_false_positives_of_automatic_seeds(sample, target):
-    """SEEDS=auto looks at the spread only: however often, without a change there are still 5 % GAIN or
-    LOSS. If it stopped at p < 0.05, it were 8 to 12 %."""
-    random = numpy.random.default_rng(22)
-    wrong = tempted = 0
-    runs, used = 400, []
-    for _ in range(runs):
-        base, other = sample(random, 2 * 60), sample(random, 60)
-        significant = False
-        for count in simulate.looks(10, 60):
-            significant |= verdict.change(base[:2 * count], other[:count]).p < verdict.ALPHA
-            if verdict.pooled_half(base[:2 * count], other[:count]) <= target:
-                break
-        used.append(count)
-        wrong += verdict.change(base[:2 * count], other[:count]).p < verdict.ALPHA
-        tempted += significant
-    print(f"{numpy.mean(used):.0f} seeds of 60: {wrong / runs:.1%} GAIN or LOSS at the end, "
-          f"{tempted / runs:.1%} at some look")
-    assert 15 < numpy.mean(used) < 55 and wrong / runs <= 0.07 < tempted / runs

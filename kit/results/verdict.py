@@ -451,23 +451,6 @@ def more(base, other, paired=False, screened=False, target=MARGIN):
         wanted += 1
 
 
-def pooled_half(base, other):
-    """Give the half-width, 0.05 being 5 %, that the interval of the change has if both samples spread
-    alike; infinite with too few values.
-
-    This is what a run may stop at. It does not depend on the change; nor, as each value has the same
-    weight, does a skewed distribution make a narrow interval come with a change in one direction. With
-    Welch's interval a mixture of one in four has 9 % false positives, with this 5 to 6 %.
-    """
-    if problem(Case("less", base, other)) or min(len(base), len(other)) < 2:
-        return math.inf
-    base, other = _logs(base), _logs(other)
-    freedom = len(base) + len(other) - 2
-    pooled = ((len(base) - 1) * variance(base) + (len(other) - 1) * variance(other)) / freedom
-    return math.expm1(special.stdtrit(freedom, 1 - ALPHA / 2) * math.sqrt(
-        pooled * (1 / len(base) + 1 / len(other))))
-
-
 # ---- the verdict ----
 
 def judge(cases):

@@ -39,7 +39,7 @@ CHANGE = 0.3
 # The boots of most rows: two states and a control, with 10 seeds each.
 BOOTS = 30
 # What changes from run to run, and says nothing about whether a result is up to date.
-INCIDENTAL = ("commit", "seconds", "seeds", "auto", "command")
+INCIDENTAL = ("commit", "seconds", "seeds", "command")
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,7 @@ def outdated(one, path):
     found = [key for key in now if key not in INCIDENTAL and now[key] != had.get(key)]
     if one.command(count) != had.get("command"):
         found.append("command")
-    auto = None if isinstance(one.seeds, int) else list(one.seeds)
-    if auto != (list(had["auto"].values())[:2] if "auto" in had else None) or (
-            not auto and one.seeds != count):
+    if one.seeds != count:
         found.append("seeds")
     for build in one.builds():
         if kernel.identity(build) != old.kernels.get(str(build)):

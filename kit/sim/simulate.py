@@ -93,16 +93,16 @@ class Experiment:
     machine: machine.Machine
     task: workloads.Task
     states: tuple
-    seeds: object
+    seeds: int
     round_ns: int
     window_ms: int = 0
     statistics: bool = False
     control: bool = True
 
     def __str__(self):
-        m, seeds = self.machine, self.seeds
+        m = self.machine
         return (f"{self.task} on {m.name} ({m.description}): {' | '.join(map(str, self.states))}; "
-                f"{seeds if isinstance(seeds, int) else f'up to {seeds[1]}'} seeds")
+                f"{self.seeds} seeds")
 
     def builds(self):
         """The kernels that it needs, each once."""
@@ -271,54 +271,29 @@ def each_seed(one, names, seeds, stop=None):
             raise
 
 
-def looks(first, most):
-    """Give how many seeds there are each time it is looked whether they are enough: half as many again
-    as the last time, up to `most`."""
-    while first < most:
-        yield first
-        first += max(first // 2, 1)
-    yield most
-
-
 def collect(m, wanted, states, seeds, round_ns, boot=None, stop=None, control=True):
     """Run a Task in States, the first of which the others are compared with, and, if there are others
     and `control`, the first one again with other seeds. Give a results.Result.
 
-    seeds: how many; or (target, most) to look again and again whether the half-width of the interval
-    of each change (verdict.pooled_half) is at most `target`, with `most` seeds at most. When to stop
-    depends on the spread alone, not on the change or its p-value, so a verdict keeps its error rate
-    (tests/test_verdict.py simulates it). boot, stop: see Experiment.measure().
+    seeds: how many. boot, stop: see Experiment.measure().
     """
     columns = {str(state): (state, 0) for state in states}
     if control and len(states) > 1:
         columns[CONTROL] = (states[0], OTHER_SEEDS)
     builds = dict.fromkeys(s.build for s in states)
     kernels = {str(build): kernel.identity(build) for build in builds}
-    target, most = (0, seeds) if isinstance(seeds, int) else seeds
-    done, planned = Counter(), len(columns) * most
+    done, planned = Counter(), len(columns) * seeds
 
     def one(stop, column, seed):
         state, added = columns[column]
         region = (boot or run)(m, state, [wanted], seed + added, round_ns, stop)[0]
         done["runs"] += 1
-        say(f"  {done['runs']} of {planned} at most: {column}, seed {seed + added}: {region.value:g} "
+        say(f"  {done['runs']} of {planned}: {column}, seed {seed + added}: {region.value:g} "
             f"{workloads.WORKLOADS[wanted.name].metric.unit}, {region.counted['host_s']:.0f} s")
         return region
 
     begin = time.monotonic()
-    regions, count, looked = {}, 0, []
-    for count in looks(min(SEEDS, most), most) if target else [most]:
-        regions |= each_seed(one, columns, range(looked[-1] + 1 if looked else 1, count + 1),
-                             stop)
-        looked.append(count)
-        if target:
-            found = {column: [regions[column, seed].value for seed in range(1, count + 1)]
-                     for column in columns}
-            half = max(verdict.pooled_half(found[str(states[0])] + found[CONTROL], found[str(state)])
-                       for state in states[1:])
-            say(f"  {count} seeds: the interval is about +-{100 * half:.1f} %")
-            if half <= target:
-                break
+    regions = each_seed(one, columns, range(1, seeds + 1), stop)
     if kernels != {str(build): kernel.identity(build) for build in builds}:
         raise Error("a kernel was built or its source changed during the run; the result is discarded")
     metrics = metrics_of(wanted)
@@ -326,16 +301,14 @@ def collect(m, wanted, states, seeds, round_ns, boot=None, stop=None, control=Tr
     subjects = {column: store.Subject(str(state.build), state.writes, None if column == base else base)
                 for column, (state, _) in columns.items()}
     values = {column: {name: [] for name in metrics} for column in columns}
-    for column, seed in ((c, s) for c in columns for s in range(1, count + 1)):
+    for column, seed in ((c, s) for c in columns for s in range(1, seeds + 1)):
         region = regions[column, seed]
         for name, number in figures_of(wanted, region, m).items():
             values[column][name].append(number)
-    details = {column: transfers.hottest([regions[column, seed] for seed in range(1, count + 1)],
+    details = {column: transfers.hottest([regions[column, seed] for seed in range(1, seeds + 1)],
                                          transfers.known(state.build))
                for column, (state, _) in columns.items() if column != CONTROL}
-    repeat = repeat_info(m, wanted, states, count, round_ns)
-    if target:
-        repeat["auto"] = {"target": target, "most": most, "looks": looked}
+    repeat = repeat_info(m, wanted, states, seeds, round_ns)
     repeat["seconds"] = round(time.monotonic() - begin)
     return store.Result(f"sim-{wanted.name}", m.name, repeat, kernels, metrics, subjects, values,
                           details)
@@ -497,11 +470,8 @@ def experiment(settings):
     if len(set(states)) < len(states):
         raise Error(f"AGAINST={against}: is the same state; the control is measured anyway")
     window_ms = check_windows(wanted, states, settings)
-    seeds = settings["SEEDS"] or SEEDS
-    if not isinstance(seeds, int) and (not against or window_ms):
-        raise Error("SEEDS=auto: needs AGAINST=, what the state is compared with, and not ABBA=1")
-    return Experiment(m, wanted, tuple(states), seeds, settings["ROUND_NS"] or default_round(m),
-                      window_ms, settings["STATS"])
+    return Experiment(m, wanted, tuple(states), settings["SEEDS"] or SEEDS,
+                      settings["ROUND_NS"] or default_round(m), window_ms, settings["STATS"])
 
 
 def save(result, path):
