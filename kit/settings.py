@@ -143,7 +143,6 @@ SETTINGS = (
     Setting("SIGN", switch, False, "1: add the sender's Signed-off-by, which certifies the origin of the"
             " patches"),
     Setting("FROM", str, "", "directory with results (default: results/)"),
-    Setting("BASE", str, "", "release of the kernel that other kernels are compared with"),
     Setting("WORKLOAD", str, "hackbench", "workload to simulate: NAME or NAME:ARGUMENT:..."),
     Setting("STATE", str, "", "state of the scheduler: [BUILD,]FILE=VALUE,...; with AGAINST also several,"
             " separated by spaces"),

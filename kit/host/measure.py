@@ -114,8 +114,7 @@ def states(wanted, sched=knobs.SCHED):
     own |= {name: knobs.parse(writes) for name, writes in wanted.states.items()}
     if not own:
         raise Error("the running kernel has none of the stack's features, and nothing to toggle "
-                    "was asked for with STATES=; AS_IS=1 measures it as it is, to be compared with "
-                    "other kernels")
+                    "was asked for with STATES=; AS_IS=1 measures it as it is")
     # All features are off. Any other file that a state writes has its present value in the others.
     off = {(knobs.FEATURES, name): f"NO_{name}" for name in dict.fromkeys([*ours, *wanted.asked])}
     off |= {(file, ""): "0" for file in switch}

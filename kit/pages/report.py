@@ -2,7 +2,6 @@
 """make report: all saved results on one page of Markdown, beside the results that it is about."""
 
 import os
-import re
 import textwrap
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from kit.pages import blocks
 from kit.process import Error, say
 from kit.results import pages, store, tables, text, verdict
 
-BOOTS = "boots"
 # Begins the names of the instruments of make sim.
 SIM = "sim-"
 PAGE = "all.md"
@@ -25,69 +23,6 @@ RULE = ("More is better in all changes. The baseline is the geometric mean of th
 
 
 # ---- what belongs together ----
-
-def across(runs, base=None):
-    """Put the Results of several kernels on the same host together, where each boot of a kernel
-    counts as one value, the median of its passes: what differs from boot to boot (where things lie
-    in memory) no run on one boot can tell. Give a Judged result, or None without two kernels.
-
-    base: the release of the kernel to compare with; else the first that has no stack in it.
-    """
-    boots = {}
-    for run in runs:
-        [(release, about)] = run.kernels.items()
-        boot = run.repeat.get("host", {}).get("boot")
-        boots.setdefault(release, (about, {}))[1].setdefault(boot, []).append(run)
-    if len(boots) < 2:
-        return None
-    base = base or min(boots, key=lambda name: (boots[name][0].get("stack", "-") != "-", name))
-    whole = store.Result(BOOTS, runs[0].machine, {"commands": {}, "left_out": {}}, {}, {}, {}, {})
-    whole.repeat["primary_of"] = {
-        f"{release} {subject}": store.primary(run, subject)
-        for run in runs for release in run.kernels for subject in run.subjects}
-    against = None
-    for release in sorted(boots, key=lambda name: (name != base, name)):
-        whole.kernels[release], by_boot = boots[release]
-        for together in by_boot.values():
-            for subject in dict.fromkeys(name for run in together for name in run.subjects):
-                what = next(run for run in together if subject in run.subjects).subjects[subject]
-                # The controls say nothing here, and of the base only what others are compared with
-                # is of use.
-                if what.state != subject or (release == base and what.against):
-                    continue
-                name = f"{release} {subject}"
-                whole.subjects.setdefault(name, store.Subject(release, subject, against))
-                _add_boot(whole, name, subject, together)
-        against = against or next(iter(whole.subjects))
-    return verdict.judged(whole)
-
-
-def _add_boot(whole, name, subject, together):
-    """Add the medians of what runs on one boot measured of a subject."""
-    values = {}
-    for run in together:
-        whole.metrics |= run.metrics
-        for metric, passes in run.values.get(subject, {}).items():
-            command_ = run.repeat["commands"].get(metric)
-            if whole.repeat["commands"].setdefault(metric, command_) == command_:
-                values.setdefault(metric, []).extend(passes)
-            else:
-                whole.repeat["left_out"][metric] = "not run by the same command each time"
-    for metric, passes in values.items():
-        whole.values.setdefault(name, {}).setdefault(metric, []).append(tables.median(passes))
-
-
-def differences(runs):
-    """Give in what the host was set up differently for its runs, a line each: what of a comparison
-    of kernels that may explain instead."""
-    lines = []
-    hosts = [run.repeat.get("host", {}) for run in runs]
-    for key in dict.fromkeys(key for host in hosts for key in host if key != "boot"):
-        values = [re.sub(r"BOOT_IMAGE=\S+ ?", "", str(host.get(key, "-"))) for host in hosts]
-        if len(set(values)) > 1:
-            lines.append(f"{key} was not always the same: " + "; ".join(sorted(set(values))))
-    return lines
-
 
 def simulated(files):
     """Put Results of make sim, {file: Result}, together that are of the same kernels in the same states:
@@ -129,13 +64,11 @@ def load(directory):
     return found
 
 
-def write(directory, base=None, files=None):
+def write(directory, files=None):
     """Write the page, and that of each result that has its own; give the files. files: what load() gives, if
     it is there."""
     directory = Path(directory)
     files = files or load(directory)
-    if base and not any(base in result.kernels for result in files.values()):
-        raise Error(f"BASE={base}: no results of that kernel in {directory}")
     guides = GUIDES
     if directory.resolve().is_relative_to(ROOT):
         guides = [f"[{guide}]({os.path.relpath(ROOT / guide, directory.resolve())})"
@@ -163,14 +96,6 @@ def write(directory, base=None, files=None):
         sims = {path: result for path, result in here.items() if result.instrument.startswith(SIM)}
         for whole, together in simulated(sims):
             page += [*_about_simulated(together), *_judged(whole)]
-        runs = [result for result in here.values() if result.instrument == "host"]
-        # On a host that has none of the base each kernel is compared with the usual one.
-        known = any(base in run.kernels for run in runs)
-        whole = across(runs, base if known else None) if runs else None
-        if whole:
-            page += ["### Kernels compared", "", *_boots(whole),
-                     *(f"- {line}" for line in differences(runs)), ""]
-            page += _judged(whole)
     (directory / PAGE).write_text("\n".join(page).rstrip("\n") + "\n")
     return [*written, directory / PAGE]
 
@@ -247,22 +172,12 @@ def _cost(path, result):
     return lines
 
 
-def _boots(whole):
-    """Say how many boots of each kernel there are."""
-    count = {}
-    for subject, what in whole.subjects.items():
-        most = max(len(values) for values in whole.values[subject].values())
-        count[what.kernel] = max(count.get(what.kernel, 0), most)
-    return [f"- {kernel}: {number} boot{'s' if number > 1 else ''}"
-            for kernel, number in count.items()]
-
-
 def command(settings):
     """make report: write the page of the results in FROM=, by default those in results/ and with
     them the blocks of README.md, docs/, results/ and the cover letters; 0."""
     directory = Path(settings["FROM"] or RESULTS)
     files = load(directory)
-    for path in write(directory, settings["BASE"] or None, files):
+    for path in write(directory, files):
         say(str(path))
     if directory.resolve() == RESULTS:
         for path in blocks.update(files):
