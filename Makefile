@@ -55,5 +55,5 @@ clean:
 		$(OUT)/pycache $(OUT)/pytest
 
 distclean: clean
-	rm -rf $(addprefix $(OUT)/,[0-9]* base b4 b4.lock ccache qemu qemu.lock results profile.so irqsoff.so \
+	rm -rf $(addprefix $(OUT)/,[0-9]* base ccache qemu qemu.lock results profile.so irqsoff.so \
 		bench-host sim.so sim.lock sim-all sim-all.lock) $(OUT)/profile-* $(OUT)/irqsoff-*

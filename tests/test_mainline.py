@@ -3,8 +3,6 @@
 
 import email
 import email.policy
-import mailbox
-import re
 import shutil
 import sys
 from contextlib import contextmanager
@@ -12,14 +10,13 @@ from email.utils import parseaddr
 
 import pytest
 
-from here import BUILD, SERIES
+from here import SERIES
 from kit.paths import ROOT
-from kit.process import Error, git, lock, sh
+from kit.process import git, sh
 from kit.stack import mail, patches
 from kit.stack.base import IDENTITY
 
 SENDER = "A. Person <person@example.org>"
-B4 = "b4==0.16.0"
 NAMES = patches.others()
 # One process of pytest-xdist runs them all, those of one series one after the other: they share its tree.
 pytestmark = pytest.mark.xdist_group("compiles")
@@ -94,83 +91,3 @@ def base_of(series, tree):
     finally:
         shutil.rmtree(tree)
         git(series.linux, "worktree", "prune")
-
-
-@pytest.fixture
-def b4():
-    """The program b4 of PyPI, in an environment of its own below build/. Skip if it is not to be had."""
-    home = BUILD / "b4"
-    done = home / B4
-    with lock(BUILD / "b4.lock"):
-        if not done.exists():
-            shutil.rmtree(home, ignore_errors=True)
-            try:
-                sh([sys.executable, "-m", "venv", home], capture=True)
-                sh([home / "bin/pip", "install", "-q", "--retries=1", "--timeout=20", B4], capture=True,
-                   timeout=300)
-            except Error as error:
-                pytest.skip(f"{B4} cannot be had from PyPI: {str(error).strip().splitlines()[-1]}")
-            done.touch()
-    return home / "bin/b4"
-
-
-def shazam(b4, tree, messages, directory):
-    """Apply a thread to the base with `b4 shazam`, from a mailbox; what is wrong, as lines.
-
-    messages: the mails; the first one is the cover letter, by whose Message-Id b4 finds the others.
-    b4 applies what it has of an incomplete thread, and its status is 0 then.
-    """
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir()
-    box = mailbox.mbox(directory / "mbox")
-    for message in messages:
-        box.add(message)
-    box.close()
-    git(tree, "checkout", "-q", "--detach", "base")
-    # b4 asks lore.kernel.org for newer versions and for trailers, and goes on without an answer. The proxy,
-    # a port on which nothing listens, keeps it from asking.
-    nowhere = dict.fromkeys(("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy",
-                             "ALL_PROXY"), "http://127.0.0.1:9") | {"no_proxy": None, "NO_PROXY": None}
-    own = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), directory)
-    done = sh([b4, "--no-interactive", "shazam", "-m", directory / "mbox",
-               messages[0]["Message-Id"].strip("<>")], cwd=tree, capture=True, check=False, timeout=60,
-              env=IDENTITY | nowhere | own | {"GIT_CONFIG_GLOBAL": "/dev/null"})
-    said = done.out + done.err
-    faults = [line.strip() for line in said.splitlines()
-              if re.search("ERROR|WARNING|CRITICAL|Patch failed", line)]
-    if done.status:
-        faults.append(f"b4 ended with {done.status}: {said[-500:]}")
-    if f"Analyzing {len(messages)} messages in the thread" not in said:
-        faults.append(f"not all of the {len(messages)} mails are in one thread")
-    return faults
-
-
-@pytest.mark.patches
-@pytest.mark.parametrize("series", NAMES[:1], indirect=True)
-def test_mails_apply_with_b4(series, b4, tmp_path):
-    """b4 shazam finds all mails by the cover letter, and makes the tree of the series from them. It finds
-    a mail that is missing, and one that is no answer to the cover letter."""
-    messages = [email.message_from_bytes(path.read_bytes().partition(b"\n")[2])
-                for path in mail.write(series, SENDER, tmp_path / "mails")]
-    stray = email.message_from_bytes(messages[2].as_bytes())
-    del stray["In-Reply-To"], stray["References"]
-    wanted = git(series.linux, "rev-parse", "stack^{tree}").out
-    subjects = git(series.linux, "log", "--reverse", "--format=%s", "base..stack").out
-
-    with base_of(series, tmp_path / "tree") as tree:
-        def made():
-            return git(tree, "rev-parse", "HEAD^{tree}").out
-
-        assert shazam(b4, tree, messages, tmp_path / "b4") == []
-        assert made() == wanted
-        assert git(tree, "log", "--reverse", "--format=%s", "base..HEAD").out == subjects
-
-        missing = f"ERROR: missing [2/{len(messages) - 1}]!"
-        faults = shazam(b4, tree, messages[:2] + messages[3:], tmp_path / "b4")
-        print("a mail is missing:", *faults, sep="\n  ")
-        assert missing in faults and made() != wanted
-
-        faults = shazam(b4, tree, [*messages[:2], stray, *messages[3:]], tmp_path / "b4")
-        print("a mail is outside of the thread:", *faults, sep="\n  ")
-        assert missing in faults and made() != wanted
-        assert f"not all of the {len(messages)} mails are in one thread" in faults
