@@ -91,7 +91,6 @@ def changed(results, instrument, subject, metric, factor):
     ("cost-mainline", ("cost", "7.3 on", "fork-exit", 1.07)),
     ("cost-features", ("cost", "SCHED_CACHE_WAKE", "thread-join", 1.07)),
     ("summary", ("cost", "SCHED_CACHE_LB", "thread-join", 1.07)),
-    ("wake-features", ("sim-rr", "stack features=WAKE_RATE_LIMIT", "rr", 0.1)),
 ])
 def test_a_changed_result_changes_the_block(results, name, what):
     """And no other line than that of the changed figure."""
@@ -101,15 +100,10 @@ def test_a_changed_result_changes_the_block(results, name, what):
     lines = [(old, new) for old, new in zip(before, after) if old != new]
     print(*lines, sep="\n")
     assert len(before) == len(after) and lines
-    if name == "wake-features":
-        # Losses are first.
-        [place] = [i for i, line in enumerate(after) if line.startswith("| `WAKE_RATE_LIMIT`") and "-90" in line]
-        assert after[place - 1].startswith("| nothing")
-    else:
-        # The tables have a row for each operation, or for each bit.
-        row = {"cost-features": "`SCHED_CACHE_WAKE`", "summary": "instructions of creating a thread"}.get(
-            name, "fork, exit, wait")
-        assert [old.split(" |")[0] for old, _ in lines] == [f"| {row}"]
+    # The tables have a row for each operation, or for each bit.
+    row = {"cost-features": "`SCHED_CACHE_WAKE`", "summary": "instructions of creating a thread"}.get(
+        name, "fork, exit, wait")
+    assert [old.split(" |")[0] for old, _ in lines] == [f"| {row}"]
 
 
 def test_losses_are_counted_alike_and_first(results):

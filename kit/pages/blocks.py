@@ -297,60 +297,11 @@ def claims(results):
     return [rows]
 
 
-# The further columns of wake_features(), {metric: head}: as far as a workload has them.
-WAKE_COLUMNS = {"migrations": "migrations", "llc_crossings": "to another LLC", "socket_crossings": "to another socket",
-                "p99": "p99, us", "node_gap": "nodes' gap, %"}
-DISTANCES = ("group", "llc", "remote")
-
-
-def wake_features(results):
-    """The approaches of "Do nothing fast": a table of each experiment that has published figures."""
-    there = {path.stem: result for path, result in results.items() if result.instrument.startswith(SIM)}
-    parts = []
-    for row in declared.rows():
-        if row.published is None:
-            continue
-        found = there.get(row.path.stem)
-        title = f"`{row.name}`: `{row.env['WORKLOAD']}` on `{row.env['MACHINE']}`"
-        if not found:
-            parts.append(f"{title}: not run yet.")
-            continue
-        base, metric = next(iter(found.subjects)), found.instrument.removeprefix(SIM)
-        parts += [f"{title}, {tables.number(tables.middle(found, found.values[base][metric]))} "
-                  f"{found.metrics[metric].unit} with {_on(base) or 'nothing on'}, seeds: {found.repeat['seeds']}.",
-                  _wake_table(found, base, metric, row.published)]
-    return parts
-
-
 def _on(subject, base=""):
     """Name what the state of a subject has that the base has not, without what is said to be off."""
     words = [word for pair in re.findall(r"features=(\w+)|(\w+=\d+)", subject) for word in pair if word]
     return ", ".join(f"`{word}`" for word in words
                      if word not in re.findall(r"features=(\w+)", base) and word != "NO_WAKE_PREDICT")
-
-
-def _wake_table(found, base, metric, published):
-    """Give the rows of wake_features(): losses first, and what the first state has at the top."""
-    judged = found.verdicts
-    columns = {name: head for name, head in WAKE_COLUMNS.items() if name in found.metrics}
-    counted = "statistics" in found.details[base]
-
-    def figures(subject):
-        cells = [tables.number(tables.median(found.values[subject][name])) for name in columns]
-        if counted:
-            wakeups = dict(found.details[subject]["statistics"])
-            cells.append(" / ".join(str(sum(count for name, count in wakeups.items() if name.endswith("_" + distance)))
-                                    for distance in DISTANCES))
-        return cells
-
-    rows = [["on", "better by (95 %)", "verdict", "published", *columns.values(),
-             *["wakeups in the L2 / LLC / beyond"] * counted], ["nothing", "", "", "", *figures(base)]]
-    for subject in sorted(judged, key=lambda name: judged[name][metric].gain[0]):
-        on, one = _on(subject, base), judged[subject][metric]
-        change, word = _judged(one)
-        # With one seed there is no interval.
-        rows.append([on, change or f"{verdict.signed(100 * one.gain[0], 1)} %", word, published.get(on.replace("`", ""), ""), *figures(subject)])
-    return rows
 
 
 BLOCKS = {
@@ -373,7 +324,6 @@ BLOCKS = {
     "settings-bench-host": settings_of("bench-host", "bench-host-dir"),
     "settings-sim": settings_of("sim", "sim-all", "sim-validate"),
     "claims": claims,
-    "wake-features": wake_features,
 }
 
 

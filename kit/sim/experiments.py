@@ -33,7 +33,7 @@ KERNELS = {"ours": {"BUILD": "stack", "STATE": "features=SCHED_CACHE", "AGAINST"
 # Settings of make sim that are a row's keys, in lower case.
 KEYS = ("machine", "workload", "build", "state", "against", "start", "abba", "window_ms", "stats", "seeds",
         "cgroups")
-OTHER_KEYS = ("kernels", "sensitivity", "claim", "published")
+OTHER_KEYS = ("kernels", "sensitivity", "claim")
 # By how much SENSITIVITY=1 changes each cost: many sources of one figure differ by so much.
 CHANGE = 0.3
 # The boots of most rows: two states and a control, with 10 seeds each.
@@ -46,13 +46,11 @@ INCIDENTAL = ("commit", "seconds", "seeds", "command")
 class Row:
     """An experiment of the table for one kernel. name: of its result; env: {setting of make sim: text};
     sensitivity: the number of seeds to try it with, 0 for not at all; claim: what it tries, "FEATURE:
-    CONDITIONS", "" if it tries no published claim; published: {bits that are on: what the postings
-    say of them}, None if it is not of the table of "Do nothing fast"."""
+    CONDITIONS", "" if it tries no published claim."""
     name: str
     env: dict
     sensitivity: int = 0
     claim: str = ""
-    published: dict = None
 
     def experiment(self, **env):
         """Make the simulate.Experiment, with some settings changed."""
@@ -96,13 +94,9 @@ def _rows_of(file, name, values):
     claim = values.get("claim", "")
     if not isinstance(claim, str) or claim and ": " not in claim:
         raise Error(f"{file}: {name}: claim: must be FEATURE: CONDITIONS")
-    published = values.get("published")
-    if published is not None and not (isinstance(published, dict)
-                                      and all(isinstance(text, str) for text in published.values())):
-        raise Error(f"{file}: {name}: published: must be a table of texts")
     for which in kernels:
         yield Row(name + ("-mainline" if which == "mainline" else ""), KERNELS.get(which, {}) | own,
-                  sensitivity, claim, published)
+                  sensitivity, claim)
 
 
 def chosen(every, names):
