@@ -281,9 +281,11 @@ def test_instructions_are_those_of_the_function_they_are_in():
 
 
 @pytest.mark.parametrize("what", ["pip", "pipe/one-CPU,none", "pipe/one-CPU,base", "memory/1"])
-def test_profile_of_what_there_is_not(what):
+def test_profile_of_what_there_is_not(what, monkeypatch):
+    """Nothing is built before."""
+    monkeypatch.setattr(kernel, "build", lambda which: pytest.fail("builds a kernel"))
     with pytest.raises(Error, match="ROW is one of pipe/one-CPU, ") as caught:
-        profile.show(TWO, what, [named("base"), named()], TINY, named())
+        measure.command(settings.read("bench-cost", {"PROFILE": what, "SHORT": "1"}))
     print(caught.value)
 
 

@@ -352,7 +352,7 @@ def test_states(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("env, says", [
     ({"SEEDS": "0"}, "SEEDS=0"), ({"SEEDS": "many"}, "SEEDS=many"), ({"ROUND_NS": "-1"}, "ROUND_NS"),
-    ({"AGAINST": "stack"}, "is the same state"),
+    ({"AGAINST": "stack"}, "is the same state"), ({"WITHOUT": "none"}, "WITHOUT=none: there is no such part"),
     ({"WORKLOAD": "none"}, "there is no none"), ({"STATE": "nonsense"}, "no such BUILD: nonsense")])
 def test_wrong_settings(env, says):
     with pytest.raises(Error, match=says) as caught:

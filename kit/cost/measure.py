@@ -134,6 +134,8 @@ def command(settings):
     # Fails now, and not after all the measuring, if the file cannot be read.
     committed = RESULTS / series.results(m.name) / f"{INSTRUMENT}.json"
     old = verdict.judged(store.load(committed)) if committed.exists() else None
+    if settings["PROFILE"]:
+        profile.wanted(m, settings["PROFILE"], builds, size)
     for build in builds:
         kernel.build(build)
     initramfs.base(stack)

@@ -82,9 +82,9 @@ def table(base, other, names):
     return [*rows, ["all", f"{one:.1f}", f"{two:.1f}", verdict.signed(two - one, 1)]]
 
 
-def show(m, what, kernels, size, userland):
-    """Print the profile of `what`, ROW or "ROW,COLUMN" (default: the stack with all off), on a
-    Machine; the Kernels are built; userland: the one whose initramfs the guests get. Error if there is no such row or column."""
+def wanted(m, what, kernels, size):
+    """The Row, the column that its own is compared with, its own, and {column: (Kernel, State)}, of `what`, ROW or
+    "ROW,COLUMN" (default: the stack with all off), on a Machine. Error if there is no such row or column."""
     name, _, column = what.partition(",")
     rows = {row.name: row for boot in plan.boots(m, size) for row in boot.rows
             if row.command.startswith("cost:")}
@@ -94,8 +94,14 @@ def show(m, what, kernels, size, userland):
         raise Error(f"PROFILE={what}: ROW or ROW,COLUMN, where ROW is one of {', '.join(rows)} and "
                     "COLUMN one of " + ", ".join(key for key, (_, state) in columns.items()
                                                  if state.against))
-    against = columns[column][1].against
-    found = [measure(m, *columns[key], rows[name], size, userland) for key in (against, column)]
-    say(f"instructions per operation, ticks included: {rows[name].title}")
+    return rows[name], columns[column][1].against, column, columns
+
+
+def show(m, what, kernels, size, userland):
+    """Print the profile of `what`, as wanted() takes it, on a Machine; the Kernels are built; userland: the one
+    whose initramfs the guests get."""
+    row, against, column, columns = wanted(m, what, kernels, size)
+    found = [measure(m, *columns[key], row, size, userland) for key in (against, column)]
+    say(f"instructions per operation, ticks included: {row.title}")
     for line in tables.text(table(*found, [against, column])):
         say(line)

@@ -56,10 +56,7 @@ class Costs:
 
     def options(self, cores_per_llc, without=()):
         """Give what plugins/sim/plugin.c has to know of it, {option: whole number}, times in ps, bandwidth
-        in MB/s. without: names of PARTS that are off; Error if there is no such part."""
-        for part in without:
-            if part not in PARTS:
-                raise Error(f"there is no part {part} of the model; there are: {', '.join(PARTS)}")
+        in MB/s. without: names of PARTS that are off."""
         core, sleep = self.tables["core"], self.tables["sleep"]
         found = {"mhz": core["mhz"], "smt_percent": core["smt_percent"],
                  "store_percent": core["store_percent"],
@@ -89,11 +86,14 @@ class Scaled(machine.Machine):
 
 def scaled(m, scale, without=()):
     """Give a Machine with its costs multiplied as SCALE= says and without the parts of the model that
-    WITHOUT= names, or `m` if both are empty. Error if there is no such class of costs."""
+    WITHOUT= names, or `m` if both are empty. Error if there is no such class of costs, or no such part."""
     for name, _ in scale:
         if name not in CLASSES:
             raise Error(f"SCALE={name}=...: there is no such class of costs; there are:"
                         f" {', '.join(CLASSES)}")
+    for part in without:
+        if part not in PARTS:
+            raise Error(f"WITHOUT={part}: there is no such part of the model; there are: {', '.join(PARTS)}")
     if not scale and not without:
         return m
     return Scaled(**dataclasses.asdict(m), scale=scale, without=tuple(sorted(without)))

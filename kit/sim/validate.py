@@ -227,6 +227,8 @@ def command(settings):
         raise Error(f"SEEDS={seeds}: with fewer than {SEEDS} seeds intervals are too wide")
     path = (RESULTS if settings["SAVE"] else settings.build / "results") / FILE
     load(path)
+    for boot in {_boot(one) for row in rows for one in row.variants.values()}:
+        costs.scaled(machine.load(boot.machine), (), settings["WITHOUT"])
     series = settings.series
     qemu, commit = simulate.check_qemu(settings.build), store.commit()
     builds = {one.build: kernel.named(series, one.build) for row in rows for one in row.variants.values()}
