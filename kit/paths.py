@@ -94,4 +94,3 @@ class Series:
     def linux_base(self) -> Path:
         """The base without the patches, a worktree of `linux`."""
         return self.work / "linux-base"
-
