@@ -346,6 +346,9 @@ def test_refresh_without_a_tree_begins_on_the_pinned_base(toy, monkeypatch):
     with pytest.raises(Error, match="no tree in this test"):
         patches.refresh(dataclasses.replace(toy.series, given=str(toy.source)))
     assert asked == ["debian"]
+    # What cannot be moved to is refused before anything is fetched.
+    with pytest.raises(Error, match="/nowhere: no such directory or file"):
+        patches.refresh(toy.series, "/nowhere")
     with pytest.raises(Error, match="LINUX=debian: refresh moves to the newest base"):
         patches.refresh(toy.series, "debian")
 

@@ -487,13 +487,14 @@ def refresh(series, linux=None) -> list[Outcome]:
         if linux == "debian":
             raise Error("LINUX=debian: refresh moves to the newest base of Debian without LINUX=;"
                         " make tree LINUX=debian goes back to the pinned one")
+        source = base.given(linux, series) if linux else None
         if not series.linux.exists():
             # On the pinned base, and not on the source that LINUX= asks to move to.
             _tree(series, "debian")
         reason = _unfinished(series)
         if reason:
             raise Error(f"{series.linux} is left as it is: {reason}")
-        source = base.given(linux, series) if linux else base.newest(series)
+        source = source or base.newest(series)
         pinned = base.pin(series).name
         if source.name == base.imported(series).name and (linux or source.name == pinned):
             say(f"the stack is on this base already: {source.name}")
