@@ -25,7 +25,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* The plugin of the simulation knows these instructions, which do nothing: see sim/plugin.c. */
+/* The plugin of the simulation knows these instructions, which do nothing: see plugins/sim/plugin.c. */
 #define MARK(number) asm volatile("nopl " number "(%%rax)" ::: "memory")
 #define WARM() MARK("0x5ca1ab11")
 #define BEGIN() MARK("0x5ca1ab12")
