@@ -58,11 +58,12 @@ LEFT_OUT = ("*: for each asterisk, one of the nine memory layouts was left out, 
             "far from those of the others. Where too few are left, there is no interval.")
 COST_ROWS = ("pipe/one-CPU", "pipe/one-LLC", "pipe/any-of-one-LLC", "thread-pipe/one-CPU",
              "thread-pipe/two-LLCs", "thread-pipe/any-of-two-LLCs",
-             "futex/two-LLCs", "fork-exit", "vfork-exec", "thread-join", "balance")
+             "futex/two-LLCs", "fork-exit", "vfork-exec", "thread-join", "balance", "hot-unplug")
 # What the front page says of all rows whose names match: the smallest and the largest change.
 COST_KINDS = {"a round trip of two processes": r"pipe/[\w-]+", "a round trip of two threads": r"(thread-pipe|futex)/[\w-]+",
               "creating a process": r"fork-exit|vfork-exec|posix-spawn", "creating a thread": "thread-join",
-              "a pass of the load balancer": "balance"}
+              "a pass of the load balancer": "balance",
+              "taking a CPU offline": "hot-unplug"}
 # Those that docs/which-switch.md shows for each feature: processes, threads, their creation, and balancing.
 COST_FEATURE_ROWS = ("pipe/one-LLC", "thread-pipe/one-LLC", "thread-pipe/two-LLCs", "thread-join", "balance")
 
