@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from here import SERIES, named
+from here import BUILD, SERIES, named
 from kit import settings
 from kit.paths import GUEST
 from kit.process import Error
@@ -68,7 +68,7 @@ def regions(built):
     tasks = [*CHASES.values(), *BOUNCES.values(), SIBLINGS, SHARED, ALONE, PING_PONG,
              PIPELINE, CYCLIC, SLICES, RATE, RATES, PINNED, APART]
     initramfs.base(initramfs.small(SERIES))
-    simulate.plugin()
+    simulate.plugin(BUILD)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         boots = list(pool.map(lambda seed: simulate.run(SMALL, STATE, tasks, seed), range(1, 6)))
     return {task: sorted(found, key=lambda region: region.value)[2]
@@ -274,10 +274,10 @@ def test_workload_that_fails_is_an_error(built):
 def start(accel, change):
     """Start QEMU with the plugin but without a guest; return its status and stderr. change: options
     of the plugin to change, or to leave out if None."""
-    program = qemu.find()
+    program = qemu.find(BUILD)
     system_map = "".join(f"{number:x} T {name}\n" for number, name in enumerate(simulate.HOOKS.values(), 1))
     chosen = simulate.options(SMALL, system_map, 1, 20) | {"out": "/dev/null"} | change
-    text = ",".join([str(simulate.plugin()), *(f"{k}={v}" for k, v in chosen.items() if v is not None)])
+    text = ",".join([str(simulate.plugin(BUILD)), *(f"{k}={v}" for k, v in chosen.items() if v is not None)])
     done = subprocess.run([*program.command, *SMALL.qemu_args(simulate.cpu_model(SMALL)), "-accel", accel,
                            "-nodefaults", "-display", "none", "-no-reboot", "-plugin", text, "-S",
                            "-monitor", "stdio"], input="quit\n", capture_output=True, text=True,
