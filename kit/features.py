@@ -81,8 +81,8 @@ FEATURES = (
             "threads that share data without waking each other, with much memory that is seldom used",
             "sched_cache_sample", True, ("SCHED_CACHE",)),
     Feature("SCHED_CACHE_LB", "on",
-            "Let the load balancer aggregate the threads of a process in their preferred LLC, as far "
-            "as that LLC has capacity.",
+            "Let threads migrate to the preferred LLC of their process, as far as that LLC "
+            "has capacity.",
             "off if aggregation costs memory bandwidth",
             "sched_cache_lb", True, ("SCHED_CACHE",)),
     Feature("SCHED_CACHE_WAKE", "off",

@@ -12,7 +12,7 @@ from kit.process import git
 
 HERE = Path(__file__).parent / "policy"
 STACK = PATCHES / "6.12"
-# What the gates are made of in cache.c.
+# What the gates are made of in cache.h and cache.c.
 GATE = ["enum sched_cache_gate", "struct sched_cache_slot", "struct sched_cache_group",
         "struct cache_decision", "cache_measure", "cache_gate_limit", "cache_exceeds_gate",
         "cache_memory_fits", "cache_judge"]
@@ -35,11 +35,11 @@ def sources(tmp_path_factory):
         *(STACK / name for name in (STACK / "series").read_text().splitlines()
           if "b/kernel/sched/cache" in (STACK / name).read_text()),
         env={"GIT_CEILING_DIRECTORIES": tree.parent})
-    math, cache = ((tree / "kernel/sched" / name).read_text()
-                   for name in ("cache_math.h", "cache.c"))
+    math, hooks, cache = ((tree / "kernel/sched" / name).read_text()
+                          for name in ("cache_math.h", "cache.h", "cache.c"))
     pause = re.search(r"#define CACHE_PAUSE.*\n", cache)[0]
     return {"cache_math.h": re.sub("(?m)^#include.*", "", math), "cache.c": cache,
-            "gate.h": pause + "".join(cut(cache, name) for name in GATE)}
+            "gate.h": pause + "".join(cut(hooks + cache, name) for name in GATE)}
 
 
 @pytest.fixture(scope="module")
