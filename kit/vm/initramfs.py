@@ -67,7 +67,6 @@ def base(which):
     for source in [GUEST / "workload"] if which.build == SMALL else [
             *sorted(GUEST.glob("*.c")), GUEST / "torture", GUEST / "workload"]:
         archive.file(f"bin/{source.stem}", compiled(source, out).read_bytes(), 0o755)
-    # Without the patches, selftests/sched cannot be installed with O=: the first patch mends that.
     if which.build != SMALL and which.patched:
         with lock(out / "lock"):
             _add_tree(archive, "selftests", install_selftests(which, out))
@@ -97,9 +96,10 @@ def compiled(source, out):
     return program
 
 
-def install_selftests(which, out, targets=("sched",), words=("USERLDFLAGS=-static",)):
+def install_selftests(which, out, targets=("sched",), words=("USERLDFLAGS=-static", "TEST_PROGS=")):
     """Build kernel selftests below `out`, by default those that the series changes; return the directory with them.
-    targets: directories of tools/testing/selftests; words: further arguments for make."""
+    targets: directories of tools/testing/selftests; words: further arguments for make. Mainline's sched names a
+    generated program in TEST_PROGS, which cannot be installed with O=."""
     installed = out / "selftests"
     shutil.rmtree(installed, ignore_errors=True)
     log = out / "selftests.log"
