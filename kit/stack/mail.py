@@ -45,7 +45,7 @@ def recipients(series, files) -> dict:
 
 def write(series, sender, out, version=1, sign=False) -> list:
     """Write the cover letter and the patches of a series to the directory `out`, threaded; the paths of
-    the mails.
+    the mails. A single patch has no cover letter: the text of that stands below its `---`.
 
     sender: "Name <address>"; sign: whether to add its Signed-off-by, the sender's certificate of origin.
     Error for a series without patches or cover letter, and for a tree that is not as the patches.
@@ -64,8 +64,10 @@ def write(series, sender, out, version=1, sign=False) -> list:
         text = cover.read_text()
         subject, _, body = text.removeprefix("Subject: ").partition("\n")
         git(linux, "config", "branch.stack.description", f"{subject}\n\n{body.strip()}\n")
-        git(linux, "format-patch", "-q", "-o", out, "--cover-letter",
-            "--cover-from-description=subject", "--thread=shallow", f"--from={sender}",
+        git(linux, "notes", "add", "-f", "-m", body.strip(), "stack", env=identity)
+        git(linux, "format-patch", "-q", "-o", out, f"--from={sender}",
+            *(["--cover-letter", "--cover-from-description=subject", "--thread=shallow"] if len(names) > 1
+              else ["--notes"]),
             "--no-renames", "--diff-algorithm=myers",
             *([f"--reroll-count={version}"] if version > 1 else []),
             *(["--rfc"] if patches.is_rfc(series.name) else []),
