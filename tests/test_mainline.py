@@ -3,6 +3,7 @@
 
 import email
 import email.policy
+import runpy
 import shutil
 import sys
 from contextlib import contextmanager
@@ -79,6 +80,13 @@ def test_mails_apply_and_are_threaded(series, tmp_path):
         git(tree, "am", "-q", *mails[not alone:], env=IDENTITY)
         assert git(tree, "rev-parse", "HEAD^{tree}").out == git(
             series.linux, "rev-parse", "stack^{tree}").out
+
+
+def test_moves_of_gathering_passes_are_not_undone():
+    """The program that docs/submitting.md names says so, and finds the others."""
+    policy = runpy.run_path(str(ROOT / "docs/upstream/llc_policy.py"))
+    assert policy["search"](50, 20, True) == (233540, [])
+    assert len(policy["search"](50, 20, False)[1]) == 70 and not policy["search"](50, 0, False)[1]
 
 
 @contextmanager
