@@ -24,7 +24,7 @@ SMALL = {
     "nodes": 2, "lines": 1 << 20, "l1_kib": 1, "l1_ways": 2, "l2_kib": 4, "l2_ways": 4,
     "l3_kib": 16, "l3_ways": 4, "l2": 4000, "l3": 14000, "core": 27000, "llc": 99000,
     "socket": 192000, "dram": 120000, "far_dram": 213000, "store_percent": 30,
-    "through_home": 1, "outstanding": 1, "prefetch": 0,
+    "through_home": 1, "outstanding": 1, "prefetch": 0, "hold_ps": 0,
     "link_mbs": 0, "memory_mbs": 0, "socket_mbs": 0}
 # From this line on memory is in the second socket.
 FAR = SMALL["lines"] // 2
@@ -262,6 +262,31 @@ def test_contended_counter(drive, place, number):
           f"{min(counts)} to {max(counts)} a CPU")
     assert COUNT_NS / sum(counts) == pytest.approx(each, rel=0.1)
     assert max(counts) <= 1.5 * min(counts)
+
+
+@pytest.mark.parametrize("table", [
+    # CPU 8 asks at once. CPU 0 goes on for 10 ns; who asks does not wait longer than for the way.
+    ["0 a 1 @100000 dram 120", "8 r 1 @100121 llc 99", "0 w 1 @100129 l1 0", "0 a 1 @100131 taken_llc 188"],
+    ["0 a 1 @100000", "0 a 1 @101000 l1 0", "8 a 1 @101001 llc 99", "0 a 1 @101009 l1 0", "0 a 1 @101011 llc 188"],
+    # Only of the last line, only of an atomic operation, only on the core.
+    ["0 a 1 @100000", "0 a 2 @100130", "8 a 1 @100300 llc 99", "0 a 1 @100301 llc 197"],
+    ["0 w 1 @100000", "8 a 1 @100200 llc 99", "0 a 1 @100201 llc 197"],
+    ["0 a 1 @100000", "8 a 1 @100121 llc 99", "1 w 1 @100125 l1 0", "2 a 1 @100126 llc 193"]])
+def test_core_keeps_a_line_after_an_atomic_operation(drive, table):
+    check(drive, table, hold_ps=10_000)
+
+
+def test_contended_counter_with_hold(drive):
+    """Each CPU increments twice for each transfer if that fits into the hold, else once."""
+    config = genoa(hold_ps=10_700)
+    for work, times in ((6, 2), (11, 1)):
+        [answer] = drive([f"count 2 4 {COUNT_NS} {work} {QUANTUM_NS}"], config)
+        assert COUNT_NS / sum(map(int, answer.split())) == pytest.approx(config["core"] / 1000 / times, rel=0.1)
+
+
+def test_hold_is_no_longer_than_a_request_is_under_way(drive):
+    with pytest.raises(Error, match="keeps a line"):
+        drive([], SMALL | {"hold_ps": 14_000})
 
 
 def test_order_of_equal_clocks_favours_no_cpu(drive):

@@ -103,7 +103,8 @@ def test_line_stays_in_a_core(regions):
 
 
 def test_false_sharing_is_seen_and_named(regions):
-    """Two counters in one line cost as much as one counter that both CPUs increment."""
+    """Two counters in one line cost as much as one counter that both CPUs increment: each does so twice before it
+    loses the line, see hold_ps in plugins/sim/caches.h."""
     names = transfers.known(named())
     found = transfers.hottest([regions[SHARED]], names)
     print(*found["lines"][:2], *found["functions"][:2], sep="\n")
@@ -113,7 +114,7 @@ def test_false_sharing_is_seen_and_named(regions):
     assert found["not_counted"] == 0
     alone = regions[ALONE]
     print(f"{regions[SHARED].value:.1f} ns, in one core {alone.value:.1f} ns")
-    assert regions[SHARED].value > COSTS.ns("other_llc") > 4 * alone.value
+    assert 2 * regions[SHARED].value > COSTS.ns("other_llc") > 4 * alone.value
     assert "counters" not in str(transfers.hottest([alone], names))
 
 

@@ -22,6 +22,7 @@ TABLES = {
     "far_dram": ("ns",),
     "home": ("passed",),
     "misses": ("outstanding",),
+    "atomic": ("hold_cycles",),
     "bandwidth": ("link_gbs", "memory_gbs", "socket_gbs"),
     "sleep": ("c1_exit_ns", "ipi_ns"),
 }
@@ -33,7 +34,8 @@ FLAGS = ("passed",)
 UNLIMITED = ("link_gbs",)
 # Parts of the model that can be switched off, and the options that do it.
 PARTS = {"bandwidth": {"link_mbs": 0, "memory_mbs": 0, "socket_mbs": 0},
-         "misses": {"outstanding": 1}, "prefetch": {"prefetch": 0}, "home": {"through_home": 0}}
+         "misses": {"outstanding": 1}, "prefetch": {"prefetch": 0}, "home": {"through_home": 0},
+         "hold": {"hold_cycles": 0}}
 # What SCALE= multiplies: {its name: the numbers, (table, key), that it stands for}. A latency within an
 # LLC is never more than one across it, so these change together; and so do the two of memory.
 CLASSES = {"llc": (("l2", "ns"), ("l3", "ns"), ("other_core", "ns")), "other_llc": (("other_llc", "ns"),),
@@ -66,7 +68,7 @@ class Costs:
                  "c1_exit_ps": sleep["c1_exit_ns"] * 1000, "ipi_ps": sleep["ipi_ns"] * 1000}
         found |= {name.replace("gbs", "mbs"): gbs * 1000
                   for name, gbs in self.tables["bandwidth"].items()}
-        found |= {"outstanding": self.tables["misses"]["outstanding"], "prefetch": 1,
+        found |= {"hold_cycles": self.tables["atomic"]["hold_cycles"], "outstanding": self.tables["misses"]["outstanding"], "prefetch": 1,
                   "through_home": int(self.tables["home"]["passed"])}
         found |= {f"{level}_ways": self.tables[level]["ways"] for level in ("l1", "l2", "l3")}
         found |= {f"{table.removeprefix('other_')}_ps": round(numbers["ns"] * 1000)

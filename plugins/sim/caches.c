@@ -12,7 +12,8 @@
  * line that is neither owned nor dirty comes from memory, even if another LLC has a copy.
  *
  * A line goes from one cache to another once at a time: requests for a line that is on its way form
- * a queue.
+ * a queue. Requests take effect in the order of the calls. But a core keeps a line for a while after an
+ * atomic operation: until then its accesses hit, also if another core has asked for the line meanwhile.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,9 @@ struct core {
 	/* When each of the outstanding misses is done, in turn. */
 	uint64_t *done;
 	unsigned int next;
+	/* The tag of the line that it did its last atomic operation on, and until when it keeps it. */
+	uint32_t held;
+	uint64_t held_until;
 	/* By page: the last line of a sequence, and how many there were in a row. */
 	struct stream {
 		uint64_t last;
@@ -559,6 +563,22 @@ static uint64_t wait_for(struct caches *caches, const struct caches_access *acce
 	return access->kind == CACHES_WRITE ? done * config->store_percent / 100 : done;
 }
 
+void caches_hold(struct caches *caches, unsigned int cpu, uint32_t tag, uint64_t time)
+{
+	struct core *core = &caches->cores[caches->places[cpu].core];
+
+	core->held = tag;
+	core->held_until = time + caches->config.hold_ps;
+}
+
+/* Whether a core has a line because of an atomic operation, though another one has asked for it. */
+static bool holds(const struct caches *caches, const struct place *place, uint64_t number, uint64_t time)
+{
+	const struct core *core = &caches->cores[place->core];
+
+	return core->held == CACHES_TAG(number) && time < core->held_until;
+}
+
 struct caches_result caches_access(struct caches *caches, const struct caches_access *access)
 {
 	const struct place *place = &caches->places[access->cpu];
@@ -571,8 +591,17 @@ struct caches_result caches_access(struct caches *caches, const struct caches_ac
 
 	if (way)
 		way->used = ++caches->tick;
-	if (way && (!write || way->tag & CACHES_WRITABLE))
+	if (way && (!write || way->tag & CACHES_WRITABLE)) {
+		if (access->kind == CACHES_ATOMIC)
+			caches_hold(caches, access->cpu, CACHES_TAG(number), access->time);
 		return result;
+	}
+	if (holds(caches, place, number, access->time)) {
+		/* A way without the line: the next access asks again. */
+		if (!way)
+			result.way = l1_set(caches, place->core, number);
+		return result;
+	}
 	if (in_l2(line, place->l2)) {
 		if (!way) {
 			touch(&caches->l2[place->l2], number);
@@ -605,6 +634,8 @@ struct caches_result caches_access(struct caches *caches, const struct caches_ac
 	}
 	if (write || (mine && caches->cores_per_l2 == 1))
 		way->tag |= CACHES_WRITABLE;
+	if (access->kind == CACHES_ATOMIC)
+		caches_hold(caches, access->cpu, CACHES_TAG(number), access->time + result.cost);
 	return result;
 }
 
@@ -666,6 +697,8 @@ const char *caches_check(const struct caches_config *c)
 	if (!c->l1_ways || !c->l2_ways || !c->l3_ways || !sets_of(c->l1_kib, c->l1_ways) ||
 	    !sets_of(c->l2_kib, c->l2_ways) || !sets_of(c->l3_kib, c->l3_ways))
 		return "a cache is smaller than a set of its ways";
+	if (c->hold_ps > c->found_ps[FROM_CORE] / 2)
+		return "a core keeps a line for longer than a request is under way";
 	if (!c->outstanding)
 		return "a core has to have one outstanding miss at least";
 	return NULL;

@@ -81,6 +81,12 @@ struct caches_config {
 	/* Accesses that continue a sequence of lines are fetched ahead: they are independent. */
 	bool prefetch;
 	/*
+	 * How long a core keeps a line after an atomic operation on it, whoever asks for it; 0: not at
+	 * all. At most half of the way from another core: a request is under way for that long, so
+	 * that the core that asks does not wait longer.
+	 */
+	uint64_t hold_ps;
+	/*
 	 * Bandwidth, in 10^6 bytes per s, into an LLC from outside, of a socket's memory, and into
 	 * a socket from the others; 0: no limit.
 	 */
@@ -125,6 +131,12 @@ struct caches *caches_new(const struct caches_config *config);
 void caches_free(struct caches *caches);
 /* Let a CPU access a line. */
 struct caches_result caches_access(struct caches *caches, const struct caches_access *access);
+
+/*
+ * Say that an atomic operation of a CPU, which caches_hit() was true for, is done with the line of a tag
+ * at `time`. caches_access() knows by itself.
+ */
+void caches_hold(struct caches *caches, unsigned int cpu, uint32_t tag, uint64_t time);
 
 /*
  * The ways of all L1s, in an array, and the clock by which it is known which was used least

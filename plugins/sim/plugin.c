@@ -39,7 +39,7 @@ static struct {
 	struct clock_config clock;
 	struct report_config report;
 	uint64_t threads, cores_per_l2, cores_per_llc, llcs_per_socket, nodes, ram_mib;
-	uint64_t through_home, outstanding, prefetch;
+	uint64_t through_home, outstanding, prefetch, hold_cycles;
 	/* How far a CPU may get ahead of another one of its LLC. */
 	uint64_t quantum_ps;
 	uint64_t insn_ps;
@@ -144,15 +144,16 @@ static void access_memory(unsigned int cpu, uint64_t address, struct qemu_plugin
 	entry->tag = CACHES_TAG(line) | (clock_watched(line) ? 0 : CACHES_WRITABLE);
 }
 
-static bool just_touched(unsigned int cpu, uint64_t address, bool write, uint64_t pc)
+/* Give what the L1 is known to have without looking, NULL if that is not known. */
+static struct touched *just_touched(unsigned int cpu, uint64_t address, bool write, uint64_t pc)
 {
 	struct touched *entry = touched_at(cpu, address);
 
 	if (entry->key != key_of(cpu, address) || (write && !(entry->tag & CACHES_WRITABLE)) ||
 	    !caches_hit(&l1s.ways[entry->way], entry->tag & ~CACHES_WRITABLE, write, l1s.tick))
-		return false;
+		return NULL;
 	report_access(IN_L1, pc >> 63, 0);
-	return true;
+	return entry;
 }
 
 static void accessed(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t address, void *pc)
@@ -183,8 +184,13 @@ static void accessed_to_copy(unsigned int cpu, qemu_plugin_meminfo_t info, uint6
 static void accessed_atomically(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t address,
 				void *pc)
 {
+	struct touched *entry;
+
 	clock_runs(cpu);
-	if (!just_touched(cpu, address, true, (uint64_t)pc))
+	entry = just_touched(cpu, address, true, (uint64_t)pc);
+	if (entry)
+		caches_hold(caches, cpu, entry->tag & ~CACHES_WRITABLE, clock_of(cpu));
+	else
 		access_memory(cpu, address, qemu_plugin_get_hwaddr(info, address), CACHES_ATOMIC,
 			      false, (uint64_t)pc);
 }
@@ -530,6 +536,7 @@ static const struct {
 } options[] = {
 	NUMBER(threads), NUMBER(cores_per_l2), NUMBER(cores_per_llc), NUMBER(llcs_per_socket),
 	NUMBER(nodes), NUMBER(ram_mib), NUMBER(through_home), NUMBER(outstanding), NUMBER(prefetch),
+	NUMBER(hold_cycles),
 	NUMBER(quantum_ps), NUMBER(insn_ps), NUMBER(at_wakeup), NUMBER(at_switch),
 	OF(caches, l1_kib), OF(caches, l1_ways), OF(caches, l2_kib), OF(caches, l2_ways),
 	OF(caches, l3_kib), OF(caches, l3_ways), OF(caches, store_percent), OF(caches, link_mbs),
@@ -596,6 +603,9 @@ static void start(void)
 	set.caches.through_home = set.through_home;
 	set.caches.outstanding = set.outstanding;
 	set.caches.prefetch = set.prefetch;
+	/* A CPU's clock has the cycles of an instruction before it accesses memory. */
+	if (set.hold_cycles)
+		set.caches.hold_ps = (set.hold_cycles + ATOMIC) * 1000000 / set.clock.mhz;
 	wrong = caches_check(&set.caches);
 	if (wrong)
 		fail("%d CPUs: %s", ncpus, wrong);

@@ -50,7 +50,7 @@ static void set(const char *name, uint64_t value)
 	FIELD(cpus) FIELD(threads) FIELD(cores_per_l2) FIELD(cores_per_llc) FIELD(llcs_per_socket)
 	FIELD(nodes) FIELD(lines) FIELD(l1_kib) FIELD(l1_ways) FIELD(l2_kib) FIELD(l2_ways)
 	FIELD(l3_kib) FIELD(l3_ways) FIELD(store_percent) FIELD(through_home) FIELD(outstanding)
-	FIELD(prefetch) FIELD(link_mbs) FIELD(memory_mbs) FIELD(socket_mbs)
+	FIELD(prefetch) FIELD(hold_ps) FIELD(link_mbs) FIELD(memory_mbs) FIELD(socket_mbs)
 	for (i = 0; i < FOUND; i++) {
 		if (!strcmp(name, names[i])) {
 			config.found_ps[i] = value;
