@@ -27,6 +27,7 @@ FIRST, LAST = str(CPUS[0]), str(CPUS[-1])
 SHORT = {
     "hackbench": "2 2 10 groups socket FIRST LAST 200", "hackbench-rate": "1 2 5 400 threads pipe FIRST LAST",
     "rr": "2 1 5 400 client-server FIRST LAST 1000", "sharing": "2 2 16 20 400",
+    "tenants": "2 200 5 400", "stw": "1 20 2 20 64 5 400",
     "hog": "1 2 64 5 400", "handoff": "2 1 1 16 5 400",
     "phase": "1 2 16 64 50 20 400", "mixed": "1 64 1 1 5 400", "barrier": "2 1 16 5 400", "latency": "2 2 1 0 5 400",
     "scale": "open 2 1 5 400", "pi": "1 1 5 400",
@@ -145,6 +146,9 @@ RR = "rr 1 1 1 1 threads 0 0"
     ("start=together pi 1 1 1 1", "pi has tasks on given CPUs"),
     ("start=together chase 0 0 64 1000", "chase has tasks on given CPUs"),
     ("start=together sharing 1 2 16 1 1 pinned", "pinned threads cannot be placed"),
+    ("tenants 2 50 1 1 far", "'far' is none of near"), ("start=together tenants 2 50 1 1 near", "pinned threads"),
+    ("tenants 1 50 1 1", "PROCESSES: '1' is no whole number from 2"), ("settle_ms=1 cyclic 1 1 1", "no windows"),
+    ("cyclic 1 1 1 step", "'step' is none of lockstep"), ("stw 1 1 1 1", "KIB is missing"),
     ("windows=2 messages 1 1 1 threads pipe 0 0", "messages measures a number of operations"),
 ])
 def test_bad_arguments_are_refused(program, words, says):
@@ -162,7 +166,7 @@ def test_usage_has_all_kinds_options_and_starts(program):
     for workload in workloads.WORKLOADS.values():
         assert (f" {workload.kind} " in windowed) == workload.timed, workload.kind
     assert all(f"{start}:" in text for start in settings.STARTS)
-    options = workloads.Windows(("", "a=1"), 5, True).options()
+    options = workloads.Windows(("", "a=1"), 5, True, 7).options()
     assert all(f"  {option.split('=')[0]}=" in text for option in [*options, "start=x"])
 
 

@@ -14,6 +14,8 @@
 
 static double period_ns, first_ns;
 static long periods;
+static int cyclic_threads;
+static bool lockstep;
 static pthread_barrier_t all_there;
 /* Summed over all threads and the periods that count; and how many threads are done. */
 static _Atomic uint64_t late_ns;
@@ -36,16 +38,19 @@ static void set_fifo(int priority)
 
 static void *cyclic_task(void *argument)
 {
+	int number = (uintptr_t)argument;
+	/* Where in the period the thread is due. */
+	double phase = lockstep ? 0 : number * period_ns / cyclic_threads;
 	uint64_t late = 0;
 	long i;
 
-	join((uintptr_t)argument, 0, (uintptr_t)argument);
+	join(number, 0, number);
 	begin_work();
 	set_fifo(50);
 	pthread_barrier_wait(&all_there);
 	/* The first tenth of the periods is the warm-up. */
 	for (i = -periods / 10; i < periods; i++) {
-		double due = first_ns + i * period_ns;
+		double due = first_ns + phase + i * period_ns;
 
 		sleep_until(due);
 		if (i >= 0)
@@ -61,13 +66,15 @@ static void *cyclic_task(void *argument)
 	return NULL;
 }
 
-void cyclic(int threads, long period_us, long times)
+void cyclic(int threads, long period_us, long times, bool all_at_once)
 {
 	int i;
 
 	expect_tasks(threads);
 	period_ns = period_us * 1e3;
 	periods = times;
+	cyclic_threads = threads;
+	lockstep = all_at_once;
 	pthread_barrier_init(&all_there, NULL, threads + 1);
 	for (i = 0; i < threads; i++) {
 		start_thread(ANY, cyclic_task, (void *)(uintptr_t)i);

@@ -31,6 +31,7 @@ static const char usage[] =
 "                    group of hackbench's\n"
 "  windows=N         measure N windows, each after a warm-up of its own; tasks are placed again\n"
 "  window_ms=MS      length of a window in ms, in place of the argument MS\n"
+"  settle_ms=MS      before each window's warm-up, let the tasks run for MS ms more\n"
 "  between=COMMAND   before each window, run COMMAND with its number, from 0 on\n"
 "  stats=DIRECTORY   copy schedstat and wakeup_stats to DIRECTORY, as NAME.before and NAME.after\n"
 "\n"
@@ -52,8 +53,9 @@ static const char usage[] =
 "* pipeline LANES STAGES LOOPS WARM\n"
 "      ms until LOOPS messages have gone through each lane of STAGES processes with two threads each,\n"
 "      after WARM ms\n"
-"* cyclic THREADS PERIOD_US TIMES\n"
-"      us that SCHED_FIFO threads run late, on average. Each runs for a tenth of each of TIMES periods\n"
+"* cyclic THREADS PERIOD_US TIMES [lockstep]\n"
+"      us that SCHED_FIFO threads run late, on average. Each runs for a tenth of each of TIMES periods.\n"
+"      Their periods begin one after the other, evenly; lockstep: all at once\n"
 "\n"
 "Kinds that measure windows of MS ms, after WARM ms:\n"
 "* rate GROUPS PAIRS WARM MS threads|processes|groups pipe|socket FIRST LAST [SLICE_US]\n"
@@ -63,11 +65,16 @@ static const char usage[] =
 "      AF_UNIX socket, with WORK_US us of computing for each request. threads: all tasks are threads\n"
 "      of one process; processes: each task is a process; client-server: the clients are the threads\n"
 "      of one process, the servers those of another. pN: round trip\n"
-"* sharing PROCESSES THREADS KIB WARM MS [pinned|near|apart|stride]\n"
+"* sharing PROCESSES THREADS KIB WARM MS [pinned|near|apart|stride|read]\n"
 "      steps/ms of threads that share KIB with the threads of their process: 64 random accesses, one\n"
 "      of eight a write; 64 steps are followed by a sleep of 20 us. pinned: each thread has a CPU, far\n"
 "      from those of its process, and cannot be placed; near: each has the next CPU; apart: each thread\n"
-"      uses a part of its own; stride: each thread uses its own lines of every page\n"
+"      uses a part of its own; stride: each thread uses its own lines of every page; read:\n"
+"      nothing is written\n"
+"* tenants PROCESSES PERCENT WARM MS [near]\n"
+"      steps/ms of a process, the geometric mean: such threads in processes of 14 to 1 threads, as many in\n"
+"      all as PERCENT of the CPUs, if that is no more; each process shares 256 KiB to 8 MiB. near: each\n"
+"      thread has the next CPU\n"
 "* phase PROCESSES THREADS KIB OWN_KIB PHASE_MS WARM MS\n"
 "      steps/ms of the same threads, which share KIB for PHASE_MS ms, then use OWN_KIB each of their own\n"
 "      for PHASE_MS ms, and so on. Phases follow the clock\n"
@@ -84,6 +91,10 @@ static const char usage[] =
 "* barrier THREADS WORK_US PRIVATE_KIB WARM MS\n"
 "      rounds/ms of threads of one process. In each round, each thread computes for WORK_US us, touching\n"
 "      random lines of its own PRIVATE_KIB as handoff does, and sleeps until all threads are done\n"
+"* stw MUTATORS MUTATE_US WORKERS WORK_US KIB WARM MS\n"
+"      rounds/ms of threads of one process that share KIB, and touch random lines of it: MUTATORS compute\n"
+"      for MUTATE_US us and sleep until all WORKERS, which begin at once then, have computed for WORK_US\n"
+"      us each. pN: from the end of the mutators to a worker that runs\n"
 "* latency MESSENGERS WORKERS WORK_US PAUSE_US WARM MS\n"
 "      us from wakeup to running, 99th percentile, in the shape of schbench: each of MESSENGERS threads\n"
 "      wakes WORKERS threads of its own. A worker computes for WORK_US us, sleeps for PAUSE_US us and\n"
@@ -288,9 +299,10 @@ static void run_cyclic(void)
 {
 	int threads = number("THREADS", 1, MOST_TASKS);
 	long period = number("PERIOD_US", 1, 1 << 20), times = number("TIMES", 1, 1 << 20);
+	bool lockstep = more() && !word("lockstep");
 
 	no_more();
-	cyclic(threads, period, times);
+	cyclic(threads, period, times, lockstep);
 }
 
 static void run_rr(void)
@@ -313,11 +325,35 @@ static void run_sharing(void)
 	enum sharers how = ANYWHERE;
 
 	if (more())
-		how = (enum sharers[]){ PINNED, NEAR, APART, STRIDE }[word("pinned|near|apart|stride")];
+		how = (enum sharers[]){ PINNED, NEAR, APART, STRIDE, READ }[word("pinned|near|apart|stride|read")];
 	no_more();
 	if ((how == PINNED || how == NEAR) && options.start != START_NONE)
 		bad("start: pinned threads cannot be placed");
 	sharing(processes, threads, kib, warm, ms, how);
+}
+
+static void run_tenants(void)
+{
+	int processes = number("PROCESSES", 2, MOST_TASKS / 14), percent = number("PERCENT", 1, 1000);
+	long warm = warm_argument(), ms = ms_argument();
+	enum sharers how = more() && !word("near") ? NEAR : ANYWHERE;
+
+	no_more();
+	if (how == NEAR && options.start != START_NONE)
+		bad("start: pinned threads cannot be placed");
+	tenants(processes, percent, warm, ms, how);
+}
+
+static void run_stw(void)
+{
+	int mutating = number("MUTATORS", 1, MOST_TASKS / 2);
+	double mutator_us = parse("MUTATE_US", next("MUTATE_US"), 0, 1e6, false);
+	int workers = number("WORKERS", 1, MOST_TASKS / 2);
+	double work = work_argument();
+	long kib = number("KIB", 1, MOST_KIB), warm = warm_argument(), ms = ms_argument();
+
+	no_more();
+	stop_the_world(mutating, mutator_us, workers, work, kib, warm, ms);
 }
 
 static void run_phase(void)
@@ -420,6 +456,8 @@ static const struct kind {
 	{ "rate", run_rate, true, true },
 	{ "rr", run_rr, true, true },
 	{ "sharing", run_sharing, true, true },
+	{ "tenants", run_tenants, true, true },
+	{ "stw", run_stw, true, true },
 	{ "phase", run_phase, true, true },
 	{ "hog", run_hog, true, true },
 	{ "handoff", run_handoff, true, true },
@@ -448,6 +486,8 @@ static void option(const char *text)
 		options.windows = parse("windows", value, 1, 1000, true);
 	} else if (!strncmp(text, "window_ms=", length + 1)) {
 		options.window_ms = parse("window_ms", value, 1, MOST_MS, true);
+	} else if (!strncmp(text, "settle_ms=", length + 1)) {
+		options.settle_ms = parse("settle_ms", value, 1, MOST_MS, true);
 	} else if (!strncmp(text, "between=", length + 1)) {
 		options.between = value;
 	} else if (!strncmp(text, "stats=", length + 1)) {
@@ -479,11 +519,11 @@ int main(int argc, char **argv)
 		bad("there is no kind %s", argv[i]);
 	if (options.start != START_NONE && !kind->placed)
 		bad("start: %s has tasks on given CPUs", kind->name);
-	if ((options.windows > 1 || options.window_ms || options.between) && !kind->timed)
+	if ((options.windows > 1 || options.window_ms || options.settle_ms || options.between) && !kind->timed)
 		bad("%s measures a number of operations; it has no windows", kind->name);
 	arguments = argv + i + 1;
 	argument_count = argc - i - 1;
-	alarm(SECONDS + 4 * options.windows * options.window_ms / 1000);
+	alarm(SECONDS + options.windows * (4 * options.window_ms + options.settle_ms) / 1000);
 	scatter();
 	sleep_us(SETTLE_US);
 	kind->run();

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdatomic.h>
 
 #define MOST_LLCS 512
@@ -283,6 +284,25 @@ static uint64_t all_operations(void)
 	return sum;
 }
 
+/* Operations of each group; give the geometric mean of those that it has done since `before`, 0 if one has done none. */
+static double mean_of_groups(const uint64_t *before, uint64_t *now)
+{
+	double logs = 0;
+	int i, groups = 0;
+
+	memset(now, 0, MOST_TASKS * sizeof(*now));
+	for (i = 0; i < expected; i++) {
+		int group = shared->members[i].group;
+
+		now[group] += shared->of[i].operations;
+		if (group >= groups)
+			groups = group + 1;
+	}
+	for (i = 0; i < groups; i++)
+		logs += log(now[i] - before[i]);
+	return exp(logs / groups);
+}
+
 /* ---- waiting times ---- */
 
 static int bucket_of(uint64_t ns)
@@ -342,11 +362,11 @@ static double percentile_us(const uint64_t *sums, uint64_t count, double percent
 
 /* ---- windows ---- */
 
-/* A third of the warm-up goes by without the simulated caches, which is faster; they only have to be
+/* What settle_ms is for takes no simulated caches: NUMA balancing, and what samples memory. A third of the warm-up goes by without the simulated caches, which is faster; they only have to be
  * full when the window begins. */
 static void warm_up(long ms)
 {
-	sleep_us(ms * 1000 / 3);
+	sleep_us(options.settle_ms * 1000 + ms * 1000 / 3);
 	WARM();
 	sleep_us(ms * 1000 * 2 / 3);
 }
@@ -427,7 +447,7 @@ void end_region(void)
 	copy_stats("after");
 }
 
-static void print_figures(enum figure figure, double scale, const char *unit, uint64_t operations,
+static void print_figures(enum figure figure, double scale, const char *unit, double operations,
 			  double ns)
 {
 	static uint64_t sums[BUCKETS];
@@ -437,9 +457,9 @@ static void print_figures(enum figure figure, double scale, const char *unit, ui
 	uint64_t waits = all_waits(sums);
 	unsigned int i;
 
-	if (!operations)
+	if (operations <= 0)
 		errx(1, "no task has done anything");
-	if (figure == RATE) {
+	if (figure != P99) {
 		printf("%.4f %s", operations * scale / ns * 1e6, unit);
 	} else {
 		if (waits < FEWEST_WAITS)
@@ -454,8 +474,9 @@ static void print_figures(enum figure figure, double scale, const char *unit, ui
 
 void measure(enum figure figure, double scale, const char *unit, long warm_ms, long ms)
 {
+	static uint64_t groups_before[MOST_TASKS], groups_now[MOST_TASKS];
+	double begin, ns, mean;
 	uint64_t before, operations;
-	double begin, ns;
 	int window;
 
 	if (options.window_ms)
@@ -470,13 +491,15 @@ void measure(enum figure figure, double scale, const char *unit, long warm_ms, l
 		begin_region();
 		shared->measuring = true;
 		before = all_operations();
+		mean_of_groups(groups_before, groups_before);
 		begin = now_ns();
 		sleep_us(ms * 1000);
 		ns = now_ns() - begin;
 		operations = all_operations() - before;
+		mean = mean_of_groups(groups_before, groups_now);
 		shared->measuring = false;
 		end_region();
-		print_figures(figure, scale, unit, operations, ns);
+		print_figures(figure, scale, unit, figure == MEAN ? mean : operations, ns);
 	}
 }
 

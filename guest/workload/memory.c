@@ -12,17 +12,17 @@ static uint64_t *memory;
 static uint64_t memory_lines, own_lines;
 static double phase_ns;
 static enum sharers sharers;
-static int threads_each, first_sharer, *start_order;
+static int processes_, process_, threads_each, first_sharer, *start_order;
 
 static void *sharer(void *argument)
 {
-	uint64_t number = (uintptr_t)argument, mine = number % threads_each, turn = number * 7919, i;
+	uint64_t number = (uintptr_t)argument, mine = number - first_sharer, turn = number * 7919, i;
 	uint64_t first = sharers == APART ? mine * memory_lines : sharers == STRIDE ? mine : 0;
 	uint64_t step = sharers == STRIDE ? threads_each : 1, lines = memory_lines, done = 0;
 	uint64_t place = first + number % lines * step;
 
 	if (mine)
-		join(number, number / threads_each, mine);
+		join(number, process_, mine);
 	begin_work();
 	sleep_us(start_order[mine] * 20 + number % 7);
 	for (;;) {
@@ -30,7 +30,7 @@ static void *sharer(void *argument)
 			/* The next place depends on what is read here. */
 			turn = turn * 6364136223846793005u + 1442695040888963407u;
 			place = first + ((turn >> 33) + memory[place * (LINE / 8)]) % lines * step;
-			if (!(turn >> 60 & 7))
+			if (sharers != READ && !(turn >> 60 & 7))
 				memory[place * (LINE / 8)]++;
 		}
 		progress(number);
@@ -48,48 +48,99 @@ static void *sharer(void *argument)
 	return NULL;
 }
 
-void sharing(int processes, int threads, size_t kib, long warm_ms, long ms, enum sharers how)
+/* The CPU of a thread of a process that is pinned. */
+static int sharer_cpu(int thread)
 {
-	int order[MOST_TASKS], i, thread, cpus = count_cpus();
-	bool pinned = how == PINNED || how == NEAR;
-	/* The CPU of a thread is (thread * by_thread + process * by_process) / divisor. */
-	int by_thread = how == NEAR ? 1 : cpus * processes, by_process = how == NEAR ? threads : cpus;
-	int divisor = how == NEAR ? 1 : processes * threads;
+	int cpus = count_cpus();
 
-	if (how == NEAR && processes * threads > cpus)
-		errx(2, "near: %d threads need as many CPUs", processes * threads);
-	expect_tasks(processes * threads);
-	threads_each = threads;
+	if (sharers == NEAR)
+		return first_sharer + thread;
+	return (thread * cpus * processes_ + process_ * cpus) / (processes_ * threads_each);
+}
+
+/* What a process is: its threads, and what they share. */
+struct tenant {
+	int threads;
+	size_t kib;
+};
+
+static void share(const struct tenant *tenants, int processes, enum sharers how)
+{
+	int order[MOST_TASKS], total = 0, i, thread;
+	bool pinned = how == PINNED || how == NEAR;
+
+	for (i = 0; i < processes; i++)
+		total += tenants[i].threads;
+	if (how == NEAR && total > count_cpus())
+		errx(2, "near: %d threads need as many CPUs", total);
+	expect_tasks(total);
+	processes_ = processes;
 	sharers = how;
-	memory_lines = (kib << 10) / LINE / (how == APART || how == STRIDE ? threads : 1);
-	if (!memory_lines)
-		errx(2, "%zu KiB are less than a line for each thread", kib);
 	shuffle(order, processes);
-	for (i = 0; i < processes; i++) {
+	for (i = 0; i < processes; first_sharer += tenants[i++].threads) {
+		size_t bytes = tenants[i].kib << 10;
+
+		threads_each = tenants[i].threads;
+		memory_lines = bytes / LINE / (how == APART || how == STRIDE ? threads_each : 1);
+		if (!memory_lines)
+			errx(2, "%zu KiB are less than a line for each thread", tenants[i].kib);
 		/* Each process gets a seed of its own. */
 		random_number();
 		if (start_process())
 			continue;
 		set_seed(random_number() + order[i]);
-		first_sharer = i * threads;
+		process_ = i;
 		join(first_sharer, i, 0);
 		scatter();
 		sleep_us(order[i] * 50);
-		memory = map((kib << 10) + threads * own_lines * LINE, MAP_PRIVATE);
-		memset(memory, 0, (kib << 10) + threads * own_lines * LINE);
+		memory = map(bytes + threads_each * own_lines * LINE, MAP_PRIVATE);
+		memset(memory, 0, bytes + threads_each * own_lines * LINE);
 		/* Resident, and not touched again. */
-		start_order = malloc(threads * sizeof(*start_order));
+		start_order = malloc(threads_each * sizeof(*start_order));
 		if (!start_order)
 			err(1, "malloc");
-		shuffle(start_order, threads);
-		for (thread = 1; thread < threads; thread++)
-			start_thread(pinned ? (thread * by_thread + i * by_process) / divisor : ANY,
-				     sharer, (void *)(uintptr_t)(first_sharer + thread));
+		shuffle(start_order, threads_each);
+		for (thread = 1; thread < threads_each; thread++)
+			start_thread(pinned ? sharer_cpu(thread) : ANY, sharer,
+				     (void *)(uintptr_t)(first_sharer + thread));
 		if (pinned)
-			restrict_cpus(i * by_process / divisor, i * by_process / divisor);
+			restrict_cpus(sharer_cpu(0), sharer_cpu(0));
 		sharer((void *)(uintptr_t)first_sharer);
 	}
+}
+
+void sharing(int processes, int threads, size_t kib, long warm_ms, long ms, enum sharers how)
+{
+	struct tenant tenants[MOST_TASKS];
+	int i;
+
+	for (i = 0; i < processes; i++)
+		tenants[i] = (struct tenant){ threads, kib };
+	share(tenants, processes, how);
 	measure(RATE, 1, "steps/ms", warm_ms, ms);
+	need_all();
+}
+
+/* The most threads of a tenant, for the least. */
+#define LARGEST 14
+
+void tenants(int processes, int percent, long warm_ms, long ms, enum sharers how)
+{
+	struct tenant all[MOST_TASKS];
+	int i, wanted = count_cpus() * percent / 100;
+
+	for (i = 0; i < processes; i++) {
+		/* LARGEST to 1, and as many in all as are wanted, about. */
+		double part = LARGEST - (LARGEST - 1.0) * i / (processes - 1);
+
+		all[i].threads = part * 2 * wanted / ((LARGEST + 1) * processes) + 0.5;
+		if (all[i].threads < 1)
+			all[i].threads = 1;
+		/* 256 KiB to 8 MiB, not in the order of the threads. */
+		all[i].kib = 256 << i * 5 % 6;
+	}
+	share(all, processes, how);
+	measure(MEAN, 1, "steps/ms", warm_ms, ms);
 	need_all();
 }
 
@@ -248,36 +299,70 @@ void mixed(int hogs, size_t kib, int pairs, double work, long warm_ms, long ms)
 
 /* ---- threads that wait for each other ---- */
 
-static pthread_barrier_t round_end;
+/* All are in a round until its end. With mutators, which are the first ones, the others begin when these are done. */
+static pthread_barrier_t round_begin, round_end;
+static uint64_t *heap;
+static int mutators;
+static double mutators_us, mutators_done;
 
 static void *barrier_task(void *argument)
 {
-	uint64_t number = (uintptr_t)argument, place = number, *own;
+	uint64_t number = (uintptr_t)argument, place = number * 7919, *own = heap;
+	bool mutator = number < (uint64_t)mutators;
 
 	join(number, 0, number);
-	own = map(private_bytes, MAP_PRIVATE);
-	memset(own, 0, private_bytes);
+	if (!own) {
+		own = map(private_bytes, MAP_PRIVATE);
+		memset(own, 0, private_bytes);
+	}
 	begin_work();
 	for (;;) {
-		place = work_us(handoff_work_us, place, own, private_bytes / LINE);
+		if (mutator) {
+			place = work_us(mutators_us, place, own, private_bytes / LINE);
+			mutators_done = now_ns();
+		}
+		if (mutators)
+			pthread_barrier_wait(&round_begin);
+		if (!mutator) {
+			if (mutators)
+				waited(number, now_ns() - mutators_done);
+			place = work_us(handoff_work_us, place, own, private_bytes / LINE);
+		}
 		progress(number);
 		pthread_barrier_wait(&round_end);
 	}
 	return NULL;
 }
 
-void barrier(int threads, double work, size_t private_kib, long warm_ms, long ms)
+static void start_rounds(int threads, double work, size_t kib)
 {
 	int order[MOST_TASKS], i;
 
 	expect_tasks(threads);
 	calibrate();
 	handoff_work_us = work;
-	private_bytes = private_kib << 10;
+	private_bytes = kib << 10;
+	pthread_barrier_init(&round_begin, NULL, threads);
 	pthread_barrier_init(&round_end, NULL, threads);
 	shuffle(order, threads);
 	for (i = 0; i < threads; i++)
 		start_thread(ANY, barrier_task, (void *)(uintptr_t)order[i]);
+}
+
+void barrier(int threads, double work, size_t private_kib, long warm_ms, long ms)
+{
+	start_rounds(threads, work, private_kib);
 	measure(RATE, 1.0 / threads, "rounds/ms", warm_ms, ms);
+	need_all();
+}
+
+void stop_the_world(int mutating, double mutator_us, int workers, double work, size_t kib, long warm_ms, long ms)
+{
+	mutators = mutating;
+	mutators_us = mutator_us;
+	heap = map(kib << 10, MAP_PRIVATE);
+	memset(heap, 0, kib << 10);
+	start_rounds(mutating + workers, work, kib);
+	measure(RATE, 1.0 / (mutating + workers), "rounds/ms", warm_ms, ms);
 	need_all();
 }

@@ -94,7 +94,7 @@ enum start { START_NONE, START_TOGETHER, START_TWO_LLCS, START_TWO_SOCKETS, STAR
 extern struct options {
 	enum start start;
 	int windows;
-	long window_ms;
+	long window_ms, settle_ms;
 	const char *between, *stats;
 } options;
 
@@ -126,13 +126,15 @@ void waited(int number, double ns);
 enum figure {
 	/* operations of all tasks per ms, times `scale` */
 	RATE,
+	/* geometric mean of the operations of each group per ms */
+	MEAN,
 	/* 99th percentile of what waited() was called with, in us */
 	P99,
 };
 
 /*
  * Measure the windows: before each, place the tasks, call the command `between`, and let them run for
- * warm_ms; then release them and measure for ms, or options.window_ms. Print a line for each.
+ * options.settle_ms and warm_ms; then release them and measure for ms, or options.window_ms. Print a line for each.
  */
 void measure(enum figure figure, double scale, const char *unit, long warm_ms, long ms);
 /* Ends the program if a task has done nothing: the others would look faster than they are. */
@@ -162,16 +164,18 @@ void request_response(int pairs, double work, long warm_ms, long ms, enum how ho
 		      long slice_us);
 
 /* memory.c */
-enum sharers { ANYWHERE, PINNED, NEAR, APART, STRIDE };
+enum sharers { ANYWHERE, PINNED, NEAR, APART, STRIDE, READ };
 void sharing(int processes, int threads, size_t kib, long warm_ms, long ms, enum sharers how);
+void tenants(int processes, int percent, long warm_ms, long ms, enum sharers how);
 void phase(int processes, int threads, size_t kib, size_t own_kib, long phase_ms, long warm_ms, long ms);
 void hog(int processes, int threads, size_t kib, long warm_ms, long ms);
 void handoff(int lanes, double work, size_t shared_kib, size_t private_kib, long warm_ms, long ms);
 void mixed(int hogs, size_t kib, int pairs, double work, long warm_ms, long ms);
 void barrier(int threads, double work, size_t private_kib, long warm_ms, long ms);
+void stop_the_world(int mutating, double mutator_us, int workers, double work, size_t kib, long warm_ms, long ms);
 
 /* latency.c */
-void cyclic(int threads, long period_us, long times);
+void cyclic(int threads, long period_us, long times, bool lockstep);
 void priority_inversions(int groups, int step, long warm_ms, long ms);
 void wakeups(int messengers, int workers, double work, long pause_us, long warm_ms, long ms);
 

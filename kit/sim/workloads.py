@@ -72,6 +72,11 @@ WORKLOADS = {
                    timed=True, more=_percentiles("round trip", 50, 90, 99)),
     "sharing": Workload("sharing", store.Metric("steps/ms", "more", "steps per ms"),
                         lambda m: [_llcs(m), _most_of_an_llc(m), 512, 60, 30], timed=True),
+    "tenants": Workload("tenants", store.Metric("steps/ms", "more", "steps per ms of a process, geometric mean"),
+                        lambda m: [2 * _llcs(m), 70, 60, 30], timed=True),
+    "stw": Workload("stw", store.Metric("rounds/ms", "more", "rounds per ms"),
+                    lambda m: [2, 500, 2 * m.cores_per_llc, 100, 4096, 60, 30], timed=True,
+                    more=_percentiles("from the end of the mutators to running", 50, 90, 99)),
     "phase": Workload("phase", store.Metric("steps/ms", "more", "steps per ms"),
                       lambda m: [1, _most_of_an_llc(m), 512, _OWN_KIB, 20, 60, 40], timed=True),
     "hog": Workload("hog", store.Metric("GB/s", "more", "memory gone through"),
@@ -116,11 +121,13 @@ class Windows:
 
     states: what the guest writes before each window, FILE=VALUE,... as guest/lib.sh takes them; with
     one window there is nothing to write between. ms: the length of each window, 0 for what the task's
-    arguments say. stats: switch schedstats on and keep the kernel's statistics.
+    arguments say. stats: switch schedstats on and keep the kernel's statistics. settle_ms: how long tasks run
+    without the simulated caches before the warm-up.
     """
     states: tuple = ("",)
     ms: int = 0
     stats: bool = False
+    settle_ms: int = 0
 
     def options(self):
         """The options of guest/workload."""
@@ -129,6 +136,8 @@ class Windows:
             found += [f"windows={len(self.states)}", f"between={BETWEEN}"]
         if self.ms:
             found.append(f"window_ms={self.ms}")
+        if self.settle_ms:
+            found.append(f"settle_ms={self.settle_ms}")
         if self.stats:
             found.append(f"stats={STATS_DIRECTORY}")
         return found

@@ -90,7 +90,7 @@ def compiled(source, out):
     with lock(out / f"{source.stem}.lock"):
         if not program.exists() or program.stat().st_mtime < newest:
             part = program.with_suffix(".part")
-            sh(["gcc", "-O2", "-Wall", "-Wextra", "-static", "-pthread", "-o", part, *sources],
+            sh(["gcc", "-O2", "-Wall", "-Wextra", "-static", "-pthread", "-o", part, *sources, "-lm"],
                timeout=120, capture=True)
             part.replace(program)
     return program
