@@ -106,22 +106,28 @@ def test_a_changed_result_changes_the_block(results, name, what):
     assert [old.split(" |")[0] for old, _ in lines] == [f"| {row}"]
 
 
-def test_losses_are_counted_alike_and_first(results):
-    """Summary and table of verdicts have as many losses as the table of cache-aware scheduling, in which they
-    are first; so too if results become losses."""
+def test_losses_are_counted_alike(results):
+    """In the summary, the table of verdicts and that of the declared rows; so too if results become losses."""
     counts = []
     for these in (results, changed(results, "sim-sharing", "stack features=SCHED_CACHE", "sharing", 0.2)):
-        [rows] = blocks.cache_aware(these)
-        words = [row[1].partition(",")[0] for row in rows[1:] if row[2]]
-        losses = words.count("LOSS")
-        print(words)
-        assert words[:losses] == ["LOSS"] * losses
-        assert len({row[0] for row in rows}) == len(rows)
-        [slower] = [row for row in blocks.summary(these)[0] if row[0].endswith("slower")]
+        rows = [row for row in blocks.declarations(these)[0] if row[1] == blocks.OURS and "ceiling" not in row[2]]
+        losses = sum(row[-2].startswith("LOSS") for row in rows)
+        slower = [int(row[1].split()[0]) for row in blocks.summary(these)[0] if row[0].endswith("slower")]
         [counted] = [row for row in blocks.verdicts(these)[0] if row[0] == blocks.OURS]
-        assert slower[1] == f"{losses} of {len(words)}" and counted[1:3] == [str(len(words)), str(losses)]
+        print(*rows, sep="\n")
+        assert sum(slower) == losses and counted[1:3] == [str(len(rows)), str(losses)]
         counts.append(losses)
     assert counts[0] < counts[1]
+
+
+def test_what_was_not_run_is_shown_so(results):
+    """It is no result in any table; nor is a result without a row."""
+    [table, *_] = blocks.declarations({})
+    assert {cell for row in table[1:] for cell in row[-2:]} == {"not run", ""} and len(table) > 20
+    assert all(row[-1] == row[1] for row in blocks.verdicts({})[0][1:])
+    assert {row[1].split()[0] for row in blocks.summary({})[0][1:] if "faster" in row[0] or "slower" in row[0]} == {"0"}
+    shown = [row for row in blocks.declarations(results)[0] if "*" in row[-2]]
+    assert shown and "earlier model" in blocks.declarations(results)[1]
 
 
 def test_a_loss_of_more_than_all_is_a_ratio():

@@ -47,13 +47,23 @@ def test_each_result_has_a_row_that_asks_for_what_its_command_asks_for():
         # Series had names of one part once.
         had = [(re.sub(r"^7\.3$", "7.3/base", subject.kernel), subject.state)
                for name, subject in found.subjects.items() if name != simulate.CONTROL]
-        if (had, found.machine, found.repeat["workload"], found.repeat["seeds"]) != (
-                [(str(state.build), state.writes) for state in one.states], one.machine.name, str(one.task), one.seeds):
+        if (had, found.machine, found.repeat["workload"], found.repeat.get("start", "")) != (
+                [(str(state.build), state.writes) for state in one.states], one.machine.name, str(one.task),
+                one.task.start) or found.repeat["seeds"] < one.seeds:
             wrong.append(row.name)
         wrong += [row.name for state in one.states
                   if state.cgroups and f" CGROUPS={state.cgroups} " not in found.repeat["command"]]
     assert wrong == []
     assert {path for path in RESULTS.glob("*/sim-*.json")} <= set(rows), "results without a row in results/experiments.toml"
+
+
+def test_each_row_declares_what_it_has_to_show():
+    rows = experiments.rows()
+    assert all(set(row.declared) == set(experiments.DECLARED) for row in rows)
+    assert {row.name for row in rows if row.hours > experiments.HOURS} <= {"cyclic-384", "cyclic-384-offstack"}
+
+
+DECLARED = 'machine = "epyc-2x2x2"\nworkload = "rr"\nmust = "win"\nsize = 0.05\nspread = 0.05\nrests_on = "x"\nboot_s = 60'
 
 
 @pytest.mark.parametrize("change, says", [
@@ -65,6 +75,11 @@ def test_each_result_has_a_row_that_asks_for_what_its_command_asks_for():
     ('machine = "epyc-2x2x2"\nworkload = "rr"\nsensitivity = "x"', "first: sensitivity: must be a number"),
     ('machine = "epyc-2x2x2"\nworkload = "rr"\nseeds = "many"', "first: SEEDS=many: must be"),
     ("first", "not TOML"),
+    (DECLARED + "\nseeds = 5", "first: seeds: follow from size and spread"),
+    (DECLARED.replace("win", "gain"), "first: must: is to be one of win, not lose, ceiling"),
+    (DECLARED.replace("size = 0.05\n", ""), "first: size: missing, or not a number above 0"),
+    (DECLARED.replace("spread = 0.05", "spread = 0.5"), "first: needs more than 500 runs"),
+    (DECLARED.replace("boot_s = 60", "boot_s = 999"), "first: takes 5.0 hours of 2 CPUs, more than 2"),
 ])
 def test_bad_table(tmp_path, change, says):
     path = tmp_path / "experiments.toml"

@@ -10,7 +10,7 @@ import pytest
 from scipy import special as scipy_special
 from scipy import stats as scipy_stats
 
-from kit.results import verdict
+from kit.results import power as planned, verdict
 from kit.results.verdict import EQUIVALENT, GAIN, LOSS, NONE, SECONDARY, Case
 
 # hackbench-rate:1:3:60:10:threads:pipe:0:31 on epyc-2x2x8, messages per ms: with the feature off, six
@@ -514,3 +514,36 @@ def test_interval_holds_the_ratio(n):
         inside += change.low <= math.exp(0.3) <= change.high
     print(f"{2 * n} against {n}: {inside / 1000:.1%} of the intervals hold the ratio")
     assert 0.93 <= inside / 1000 <= 0.97
+
+
+# ---- how many runs a row needs ----
+
+@pytest.mark.parametrize("spread, size, paired", [(0.05, 0.05, False), (0.05, 0.05, True), (0.2, 0.2, False)])
+def test_power_is_what_it_says(spread, size, paired):
+    """Of experiments with a change of the size that matters, the test finds nine of ten; with fewer runs, fewer."""
+    n = planned.runs(spread, size, paired)
+    random = numpy.random.default_rng(1)
+
+    def found(count):
+        shape = (count * (1 if paired else 2),)
+        base = numpy.exp(spread / (math.sqrt(2) if paired else 1) * random.standard_normal(shape))
+        other = (1 + size) * numpy.exp(spread / (math.sqrt(2) if paired else 1) * random.standard_normal(count))
+        low, high = (lambda change: (change.low, change.high))(verdict.change(list(base), list(other), paired))
+        return low > 1 or high < 1
+    rates = [sum(found(count) for _ in range(600)) / 600 for count in (n, n // 2)]
+    print(n, rates)
+    assert 0.87 < rates[0] < 0.94 and rates[1] < 0.75
+    assert planned.power(n, spread, size, paired) >= 0.9 > planned.power(n - 1, spread, size, paired)
+
+
+def test_runs_are_bounded():
+    assert (planned.runs(1e-4, 0.05, False), planned.runs(1e-4, 0.05, True)) == (planned.LEAST, planned.LEAST_PAIRED)
+    assert planned.runs(0.8, 0.05, False) is None
+
+
+def test_what_is_equivalent_has_an_interval_inside_the_margin():
+    base = [100, 101, 99, 100.5, 99.5, 100.2, 99.8, 100.1]
+    for shift in numpy.linspace(1.0, 1.06, 25):
+        [one] = verdict.judge([verdict.Case("more", base, [x * shift for x in base])])
+        inside = 1 / 1.05 < one.change.low and one.change.high < 1.05
+        assert one.equivalent == inside, (shift, one)

@@ -166,8 +166,8 @@ def test_usage_has_all_kinds_options_and_starts(program):
     for workload in workloads.WORKLOADS.values():
         assert (f" {workload.kind} " in windowed) == workload.timed, workload.kind
     assert all(f"{start}:" in text for start in settings.STARTS)
-    options = workloads.Windows(("", "a=1"), 5, True, 7).options()
-    assert all(f"  {option.split('=')[0]}=" in text for option in [*options, "start=x"])
+    options = workloads.Windows(("", "a=1"), 5, True).options()
+    assert all(f"  {option.split('=')[0]}=" in text for option in [*options, "start=x", "settle_ms=7"])
 
 
 # ---- what is asked for ----
@@ -175,6 +175,9 @@ def test_usage_has_all_kinds_options_and_starts(program):
 def test_rows():
     task = workloads.task("rr:2:5:60:20:threads:0:15", SMALL, "two-llcs")
     assert task.row(7) == "rr:workload:7:start=two-llcs:rr:2:5:60:20:threads:0:15"
+    assert "7:settle_ms=1000:rr" in workloads.task("rr:2:5:60:20:threads:0:15", SMALL, settle_ms=1000).row(7)
+    with pytest.raises(Error, match="SETTLE_MS=5: pipeline measures"):
+        workloads.task("pipeline", SMALL, settle_ms=5)
     windows = workloads.Windows(("", "features=X", "features=X,a/b=1", ""), 300)
     assert task.row(7, windows) == ("rr:workload:7:start=two-llcs:windows=4:between=/jobs/sim.sh:"
                                     "window_ms=300:rr:2:5:60:20:threads:0:15")

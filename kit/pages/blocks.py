@@ -26,7 +26,7 @@ from kit.paths import MACHINES, RESULTS, ROOT, SIMULATED
 from kit.process import Error
 from kit.results import tables, verdict
 from kit.sim import experiments as declared
-from kit.sim import validate
+from kit.sim import simulate, validate
 from kit.sim.published import ROWS
 from kit.vm import machine
 
@@ -35,23 +35,7 @@ WIDTH = 74
 SIM = "sim-"
 _MARK = re.compile(r"(?:<!-- |\[)(begin|end) ([\w-]+)(?:: make report)?(?: -->|\])")
 
-# What the workloads are that try cache-aware scheduling at its defaults, ours and mainline's.
-WORKLOADS = {
-    "sharing:4:6:512:150:30": "4 processes of 6 threads, each process shares 512 KiB",
-    "sharing:4:6:512:20:10:pinned": "4 processes of 6 threads, each process shares 512 KiB; each thread is pinned",
-    "sharing:2:16:512:60:20": "2 processes of 16 threads, twice the cores of an LLC",
-    "sharing:4:6:49152:60:10": "4 processes of 6 threads, each process shares 48 MiB",
-    "sharing:1:6:49152:60:20:apart": "1 process of 6 threads, 8 MiB of private data each",
-    "pipeline:4:3:1500:60": "4 pipelines of 3 processes of 2 threads",
-    "hackbench-rate:1:8:60:10:threads:pipe:0:31": "hackbench, 1 group of 8 pairs",
-    "hackbench-rate:4:3:60:10:threads:pipe:0:31": "hackbench, 4 groups of 3 pairs in one process",
-    "mixed:6:8192:1:5:60:20": "1 process: 6 threads of 8 MiB of private data, 2 threads that wake each other",
-    "barrier:6:50:8192:60:30": "1 process of 6 threads with 8 MiB of private data each, which meet at a barrier",
-    "phase:1:6:512:8192:20:60:40": "1 process of 6 threads, shared and private data in turns of 20 ms",
-    "sharing:1:6:49152:60:20:stride": "1 process of 6 threads, each its own lines of all pages of 48 MiB",
-}
 OURS, MAINLINE = "`SCHED_CACHE`", "`SCHED_CACHE` of mainline 7.3"
-LAYOUT = "layout of `cpupri` and `root_domain`"
 # The rows of bench-cost that README and the cover letter show, and the machine. Its page has all.
 COST_MACHINE = "two-ccx"
 LEFT_OUT = ("*: for each asterisk, one of the nine memory layouts was left out, because its figure is "
@@ -164,44 +148,45 @@ def cost_features(results):
 
 
 def _tried(results):
-    """Give (row, feature, Verdict or None) of each comparison that results/experiments.toml declares, in its
-    order; None if it was not run."""
+    """Give (row, feature, Verdict, result) of each comparison that results/experiments.toml declares, in its order;
+    None for the last two if it was not run."""
     there = {path.stem: result for path, result in results.items() if result.instrument.startswith(SIM)}
     for row in declared.rows():
-        found, claim = there.get(row.path.stem), row.claim.partition(": ")[0]
-        if not found:
-            yield row, claim, None
-            continue
-        own = found.instrument.removeprefix(SIM)
-        for subject, verdicts in found.verdicts.items():
-            on = re.sub(r", `wake_migration_us=\d+`", "", _on(subject, found.subjects[subject].against))
-            feature = MAINLINE if subject.startswith("7.3") else LAYOUT if claim.startswith("cpupri") else claim or on
-            yield row, feature, verdicts[own]
+        found, base = there.get(row.path.stem), row.env.get("AGAINST", "")
+        states = {state: None for state in row.env.get("STATE", row.name).split()}
+        if found:
+            own = found.instrument.removeprefix(SIM)
+            states = {subject: verdicts[own] for subject, verdicts in found.verdicts.items()}
+        for state, one in states.items():
+            yield row, row.feature or (MAINLINE if row.name.endswith("-mainline") else _on(state, base)), one, found
 
 
-def _defaults(results):
-    """Give {workload: {OURS or MAINLINE: Verdict}} of what tries cache-aware scheduling at its defaults."""
+def _sides(results):
+    """Give {title: {OURS or MAINLINE: (row, Verdict or None)}} of what tries cache-aware scheduling at its
+    defaults."""
     found = {}
-    for row, feature, one in _tried(results):
-        if one and feature in (OURS, MAINLINE) and row.env["WORKLOAD"] in WORKLOADS:
-            found.setdefault(row.env["WORKLOAD"], {})[feature] = one
+    for row, feature, one, _ in _tried(results):
+        if feature in (OURS, MAINLINE) and row.declared["must"] != "ceiling":
+            found.setdefault(row.title, {})[feature] = row, one
     return found
 
 
 def summary(results):
-    """What cache-aware scheduling gains and costs, ours beside mainline's, in one table."""
-    found = _defaults(results)
-    if not found:
-        return ["Not measured."]
-    sides = [{workload: both[side] for workload, both in found.items() if side in both} for side in (OURS, MAINLINE)]
+    """What cache-aware scheduling gains and costs, ours beside mainline's, in one table: of the declared rows, how
+    many it wins, loses, and leaves as they are."""
+    found = _sides(results)
+    sides = [{title: both[side] for title, both in found.items()} for side in (OURS, MAINLINE)]
     rows = [["cache-aware scheduling, on against off", "these patches, defaults", "mainline 7.3"]]
-    for title, word in (("slower", verdict.LOSS), ("faster", verdict.GAIN), (f"equal within {100 * verdict.MARGIN:g} %",
-                        verdict.EQUIVALENT), ("undecided", verdict.NONE)):
-        rows.append([f"simulated workloads: {title}", *(
-            f"{sum(one.word == word for one in side.values())} of {len(side)}" for side in sides)])
+    for must in ("win", "not lose"):
+        words = [[one.word if one else None for row, one in side.values() if row.declared["must"] == must]
+                 for side in sides]
+        rows += [[f"simulated workloads that it must {must}: {title}", *(f"{of.count(word)} of {len(of)}" for of in words)]
+                 for title, word in (("slower", verdict.LOSS), ("faster", verdict.GAIN), ("equal", verdict.EQUIVALENT),
+                                     ("undecided", verdict.NONE), ("not run", None))
+                 if any(word in of for of in words) or word == {"win": verdict.GAIN}.get(must, verdict.LOSS)]
     for title, word, pick in (("largest loss", verdict.LOSS, min), ("largest gain", verdict.GAIN, max)):
-        of = [{workload: one.gain[0] for workload, one in side.items() if one.word == word} for side in sides]
-        most = [WORKLOADS[pick(side, key=side.get)] if side else "" for side in of]
+        of = [{name: one.gain[0] for name, (_, one) in side.items() if one and one.word == word} for side in sides]
+        most = [pick(side, key=side.get) if side else "" for side in of]
         figures = [f"{verdict.signed(100 * pick(side.values()), 1)} %" if side else "none" for side in of]
         rows.append([f"{title}: {most[0]}", *figures] if len(set(most)) == 1 else
                     [title, *(f"{figure}: {one}" if one else figure for figure, one in zip(figures, most))])
@@ -243,26 +228,32 @@ def verdicts(results):
     and was not run; losses first."""
     words = (verdict.LOSS, verdict.GAIN, verdict.EQUIVALENT, verdict.NONE, None)
     counted = {}
-    for _, feature, one in _tried(results):
-        counts = counted.setdefault(feature, dict.fromkeys(words, 0))
-        counts[one and one.word] += 1
+    for row, feature, one, _ in _tried(results):
+        if row.declared["must"] != "ceiling":
+            counts = counted.setdefault(feature, dict.fromkeys(words, 0))
+            counts[one and one.word] += 1
     rows = sorted(counted.items(), key=lambda item: (-item[1][verdict.LOSS], -item[1][verdict.GAIN]))
     return [[["switched on", "comparisons", *(word or "not run" for word in words)],
              *([feature, str(sum(counts.values())), *map(str, counts.values())] for feature, counts in rows)]]
 
 
-def cache_aware(results):
-    """What was simulated of cache-aware scheduling, ours beside mainline's; losses and missing verdicts first."""
-    order = (verdict.LOSS, verdict.NONE, verdict.EQUIVALENT, verdict.GAIN)
-    rows = [(WORKLOADS[workload], both.get(OURS), both.get(MAINLINE)) for workload, both in _defaults(results).items()]
-    for row, feature, one in _tried(results):
-        knobs = feature.partition(f"{OURS}, ")[2]
-        if one and knobs and row.env["WORKLOAD"] in WORKLOADS:
-            rows.append((f"{WORKLOADS[row.env['WORKLOAD']]}; {knobs}", one, None))
-    rows.sort(key=lambda row: order.index((row[1] or row[2]).word))
-    return [[["workload", "these patches", "mainline 7.3"],
-             *([title, *(f"{one.word}, {_judged(one)[0]}" if one else "" for one in both)] for title, *both in rows)]
-            ] if rows else ["Not measured."]
+def declarations(results):
+    """The declared rows: what each has to show, the runs that it takes, and what came of it, ours beside
+    mainline's."""
+    rows, old = {}, False
+    for row, feature, one, found in _tried(results):
+        size, spread = (f"{100 * row.declared[key]:g} %" for key in ("size", "spread"))
+        cell = f"{one.word}, {_judged(one)[0]}" if one else "not run"
+        if one and found.repeat.get("model") != simulate.model():
+            cell, old = f"{cell}*", True
+        mainline = feature == MAINLINE
+        lines = rows.setdefault((row.title, OURS if mainline else feature), [
+            row.title, OURS if mainline else feature, f"{row.declared['must']}, {size}", spread, row.declared["rests_on"],
+            row.env["SEEDS"], f"{row.hours:.1f}", "", ""])
+        lines[-1 if mainline else -2] = cell
+    table = [["workload", "switched on", "must", "spread", "rests on", "runs", "hours of two CPUs", "these patches", "mainline 7.3"],
+             *rows.values()]
+    return [table, *(["*: run before the row was declared, with an earlier model of the caches, on 6.12.117."] if old else [])]
 
 
 def validation(results):
@@ -280,22 +271,6 @@ def _judged(one):
         change = one.change
         return f"{change.ratio:.1f} times as much ({change.low:.1f} to {change.high:.1f})", one.word
     return "{} % ({} to {})".format(*(verdict.signed(100 * x, 1) for x in one.gain)), one.word
-
-
-def claims(results):
-    """The experiments of make sim-all that try a published claim, and their results."""
-    there = {path.stem: result for path, result in results.items() if result.instrument.startswith(SIM)}
-    rows = [["feature", "under which conditions", "machine", "better by (95 %)", "verdict"]]
-    for row in declared.rows():
-        if not row.claim:
-            continue
-        found = there.get(row.path.stem)
-        [judged] = [verdicts[found.instrument.removeprefix(SIM)] for verdicts in found.verdicts.values()
-                    ] if found else [None]
-        feature, _, conditions = row.claim.partition(": ")
-        rows.append([feature, conditions, f"`{row.env['MACHINE']}`",
-                     *(_judged(judged) if judged else ("", "not run yet"))])
-    return [rows]
 
 
 def _on(subject, base=""):
@@ -318,13 +293,12 @@ BLOCKS = {
     "summary": summary,
     "reproduced": reproduced,
     "verdicts": verdicts,
-    "cache-aware": cache_aware,
+    "declared": declarations,
     "validation": validation,
     "settings-kernel": settings_of("kernel", "boot", "test"),
     "settings-bench-cost": settings_of("bench-cost"),
     "settings-bench-host": settings_of("bench-host", "bench-host-dir"),
     "settings-sim": settings_of("sim", "sim-all", "sim-validate"),
-    "claims": claims,
 }
 
 

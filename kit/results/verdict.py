@@ -19,7 +19,8 @@ is a ratio, and a time and the rate that is its inverse get the same verdict.
   one family. Any other metric is secondary: it has an interval and no verdict.
 - GAIN or LOSS: the corrected p is below 5 %. Else EQUIVALENT: two one-sided tests (TOST), corrected
   in the same way, show that the ratio is between 1 / (1 + margin) and 1 + margin. Else NONE, with what
-  is missing. `equivalent` is set for a GAIN or LOSS that is proved to be inside the margin, too.
+  is missing. All are at one level: of a family of one, a GAIN or LOSS has an interval without 1, and what is
+  EQUIVALENT one inside the margin. `equivalent` is set for a GAIN or LOSS that is proved to be inside the margin, too.
 
 The last digits of a logarithm, a sum or a quantile depend on the processor and on the versions of the
 C library, numpy and scipy. Sums are exact here, and what comes of a test is rounded to DIGITS, so that
@@ -399,6 +400,18 @@ def signed(value, digits):
     return text_ if text_.strip("+-0.") else text_[1:]
 
 
+def spread(base, other, paired):
+    """Give the standard deviation of logarithms: of the differences of two states if `paired`, else of one state,
+    of both variances weighted by their degrees of freedom. None with less than two values."""
+    base, other = _logs(base), _logs(other)
+    if min(len(base), len(other)) < 2:
+        return None
+    if paired:
+        return math.sqrt(variance(_differences(base, other)))
+    nb, no = len(base) - 1, len(other) - 1
+    return math.sqrt((variance(base) * nb + variance(other) * no) / (nb + no))
+
+
 def text(change_):
     """Write a Change of a figure with both ends of its interval: "+1.26 % (+1.21 to +1.31)"."""
     if change_.ratio is None:
@@ -487,7 +500,8 @@ def _decide(one, blocks, p, p_equivalent):
     if one.change.left_out > MOST_LEFT_OUT * blocks:
         return dataclasses.replace(
             one, reason=f"{one.change.left_out} of {blocks} blocks are of another regime")
-    equivalent = p_equivalent < ALPHA
+    # Two tests, each at half of ALPHA: the interval that is shown is inside the margin.
+    equivalent = p_equivalent < ALPHA / 2
     if p < ALPHA:
         word = GAIN if (one.change.ratio > 1) == (one.better == "more") else LOSS
     else:
@@ -548,7 +562,7 @@ def of(result):
                                   result.values.get(control, {}).get(metric, ()),
                                   screened or "window_ms" in result.repeat, screened,
                                   metric in primary,
-                                  MARGINS.get(result.instrument, MARGIN)))
+                                  MARGINS.get(result.instrument, result.repeat.get("margin", MARGIN))))
     found = {}
     for (subject, metric), one in zip(keys, judge(cases)):
         found.setdefault(subject, {})[metric] = one

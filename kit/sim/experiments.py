@@ -16,12 +16,12 @@ import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kit import settings, toml
 from kit.paths import RESULTS
 from kit.process import Error, lock, say
-from kit.results import store, tables, verdict
+from kit.results import power, store, tables, verdict
 from kit.sim import costs, simulate, workloads
 from kit.vm import initramfs, kernel, qemu
 
@@ -30,10 +30,16 @@ TABLE = RESULTS / "experiments.toml"
 KERNELS = {"ours": {"BUILD": "stack", "STATE": "features=SCHED_CACHE", "AGAINST": "features=NO_SCHED_CACHE"},
            "mainline": {"BUILD": "7.3/base", "STATE": "llc_balancing/enabled=1",
                         "AGAINST": "llc_balancing/enabled=0"}}
+# What a row declares before it is run: whether it must win, must not lose, or is what can be had by hand; the size of
+# a change that matters; the spread of the figure, see verdict.spread(), and what that rests on; seconds of a boot.
+DECLARED = ("must", "size", "spread", "rests_on", "boot_s")
+MUST = ("win", "not lose", "ceiling")
+# What may be declared, in hours of a host of CPUS, unless the row says `long`.
+HOURS, CPUS = 2, 2
 # Settings of make sim that are a row's keys, in lower case.
 KEYS = ("machine", "workload", "build", "state", "against", "start", "abba", "window_ms", "stats", "seeds",
-        "cgroups")
-OTHER_KEYS = ("kernels", "sensitivity", "claim")
+        "cgroups", "settle_ms")
+OTHER_KEYS = ("kernels", "sensitivity", "feature", "title", *DECLARED, "long")
 # By how much SENSITIVITY=1 changes each cost: many sources of one figure differ by so much.
 CHANGE = 0.3
 # The boots of most rows: two states and a control, with 10 seeds each.
@@ -45,12 +51,14 @@ INCIDENTAL = ("commit", "seconds", "seeds", "command")
 @dataclass(frozen=True)
 class Row:
     """An experiment of the table for one kernel. name: of its result; env: {setting of make sim: text};
-    sensitivity: the number of seeds to try it with, 0 for not at all; claim: what it tries, "FEATURE:
-    CONDITIONS", "" if it tries no published claim."""
+    sensitivity: the number of seeds to try it with, 0 for not at all; feature: what it tries, "" where its state says
+    so; title: of the workload; declared: {one of DECLARED: value}, {} of a row that declares nothing."""
     name: str
     env: dict
     sensitivity: int = 0
-    claim: str = ""
+    feature: str = ""
+    title: str = ""
+    declared: dict = field(default_factory=dict)
 
     def experiment(self, **env):
         """Make the simulate.Experiment, with some settings changed."""
@@ -58,6 +66,12 @@ class Row:
             return simulate.experiment(settings.read("sim", self.env | env))
         except Error as error:
             raise Error(f"{TABLE.name}: {self.name}: {error}") from error
+
+    @property
+    def hours(self):
+        """How many hours of CPUS CPUs the declared runs take."""
+        boots = 1 if self.env.get("ABBA") == "1" else len(self.env.get("STATE", "").split()) + 2
+        return int(self.env["SEEDS"]) * boots * self.declared["boot_s"] / CPUS / 3600
 
     @property
     def path(self):
@@ -91,12 +105,31 @@ def _rows_of(file, name, values):
         raise Error(f"{file}: {name}: kernels: must be a list of {', '.join(KERNELS)}")
     if type(sensitivity) is not int or sensitivity < 0:
         raise Error(f"{file}: {name}: sensitivity: must be a number of seeds")
-    claim = values.get("claim", "")
-    if not isinstance(claim, str) or claim and ": " not in claim:
-        raise Error(f"{file}: {name}: claim: must be FEATURE: CONDITIONS")
+    declared = {key: values[key] for key in DECLARED if key in values}
+    if declared:
+        own["SEEDS"] = _runs(f"{file}: {name}", values, declared)
     for which in kernels:
-        yield Row(name + ("-mainline" if which == "mainline" else ""), KERNELS.get(which, {}) | own,
-                  sensitivity, claim)
+        row = Row(name + ("-mainline" if which == "mainline" else ""), KERNELS.get(which, {}) | own,
+                  sensitivity, values.get("feature", ""), values.get("title", name), declared)
+        if declared and not values.get("long") and row.hours > HOURS:
+            raise Error(f"{file}: {row.name}: takes {row.hours:.1f} hours of {CPUS} CPUs, more than {HOURS}")
+        yield row
+
+
+def _runs(where, values, declared):
+    """Give the number of runs that a row needs, as a text; Error for a row that is not declared completely."""
+    for key in DECLARED:
+        kind = str if key in ("must", "rests_on") else (int, float)
+        if not isinstance(declared.get(key), kind) or kind != str and declared[key] <= 0:
+            raise Error(f"{where}: {key}: missing, or not a {'text' if kind == str else 'number above 0'}")
+    if declared["must"] not in MUST:
+        raise Error(f"{where}: must: is to be one of {', '.join(MUST)}")
+    if "seeds" in values:
+        raise Error(f"{where}: seeds: follow from size and spread")
+    found = power.runs(declared["spread"], declared["size"], bool(values.get("abba")))
+    if found is None:
+        raise Error(f"{where}: needs more than {power.MOST} runs")
+    return str(found)
 
 
 def chosen(every, names):
@@ -124,7 +157,7 @@ def outdated(one, path):
     found = [key for key in now if key not in INCIDENTAL and now[key] != had.get(key)]
     if one.command(count) != had.get("command"):
         found.append("command")
-    if one.seeds != count:
+    if one.seeds > count:
         found.append("seeds")
     for build in one.builds():
         if kernel.identity(build) != old.kernels.get(str(build)):
@@ -215,7 +248,8 @@ def prepare(experiments):
 def run_table(wanted, boot):
     """Run the Rows whose results are not up to date; give {name: error} of those that failed."""
     experiments = {row.name: row.experiment() for row in wanted}
-    paths = {row.name: row.path for row in wanted}
+    paths, margins = ({row.name: value(row) for row in wanted} for value in (
+        lambda row: row.path, lambda row: row.declared.get("size")))
     failed = prepare(experiments)
     to_do, seconds = {}, {}
     for name, one in experiments.items():
@@ -228,6 +262,8 @@ def run_table(wanted, boot):
 
     def finish(name, result, took):
         result = verdict.judged(result)
+        if margins[name]:
+            result.repeat["margin"] = margins[name]
         simulate.save(result, paths[name])
         seconds[name] = took
         for line in tables.conclusions(result, to_do[name].task.name):

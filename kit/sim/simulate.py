@@ -398,7 +398,8 @@ def repeat_info(m, wanted, states, seeds, round_ns):
     words = [f"make sim MACHINE={m.name} WORKLOAD={wanted}{series.setting if series else ''}",
              *([f"CGROUPS={states[0].cgroups}"] if states[0].cgroups else []),
              *([f"ROUND_NS={round_ns}"] if round_ns != default_round(m) else []),
-             f"BUILD={states[-1].build}", *([f"START={wanted.start}"] if wanted.start else [])]
+             f"BUILD={states[-1].build}", *([f"START={wanted.start}"] if wanted.start else []),
+             *([f"SETTLE_MS={wanted.settle_ms}"] if wanted.settle_ms else [])]
     others = " ".join(each.writes for each in states[1:] or states)
     if others:
         words.append(f"STATE='{others}'" if " " in others else f"STATE={others}")
@@ -458,7 +459,7 @@ def experiment(settings):
     """Make the Experiment that the Settings of make sim describe. Error if they contradict each other."""
     m = costs.scaled(machine.load(settings["MACHINE"]), settings["SCALE"], settings["WITHOUT"])
     costs.of(m)
-    wanted = workloads.task(settings["WORKLOAD"], m, settings["START"])
+    wanted = workloads.task(settings["WORKLOAD"], m, settings["START"], settings["SETTLE_MS"])
     build, against = settings["BUILD"], settings["AGAINST"]
     # Several states are each compared with the first, in one family of verdicts.
     states = [state(text, build, settings.series) for text in settings["STATE"].split() or [""]]

@@ -121,13 +121,11 @@ class Windows:
 
     states: what the guest writes before each window, FILE=VALUE,... as guest/lib.sh takes them; with
     one window there is nothing to write between. ms: the length of each window, 0 for what the task's
-    arguments say. stats: switch schedstats on and keep the kernel's statistics. settle_ms: how long tasks run
-    without the simulated caches before the warm-up.
+    arguments say. stats: switch schedstats on and keep the kernel's statistics.
     """
     states: tuple = ("",)
     ms: int = 0
     stats: bool = False
-    settle_ms: int = 0
 
     def options(self):
         """The options of guest/workload."""
@@ -136,8 +134,6 @@ class Windows:
             found += [f"windows={len(self.states)}", f"between={BETWEEN}"]
         if self.ms:
             found.append(f"window_ms={self.ms}")
-        if self.settle_ms:
-            found.append(f"settle_ms={self.settle_ms}")
         if self.stats:
             found.append(f"stats={STATS_DIRECTORY}")
         return found
@@ -151,10 +147,12 @@ class Windows:
 
 @dataclass(frozen=True)
 class Task:
-    """A Workload with its arguments, and one of settings.STARTS or "" for none."""
+    """A Workload with its arguments, one of settings.STARTS or "" for none, and how long it runs without the
+    simulated caches before its warm-up."""
     name: str
     arguments: tuple
     start: str = ""
+    settle_ms: int = 0
 
     def __str__(self):
         """As WORKLOAD= takes it."""
@@ -162,12 +160,13 @@ class Task:
 
     def row(self, seed, windows=Windows()):
         """What guest/jobs/sim.sh runs."""
-        options = [*([f"start={self.start}"] if self.start else []), *windows.options()]
+        options = [*([f"start={self.start}"] if self.start else []),
+                   *([f"settle_ms={self.settle_ms}"] if self.settle_ms else []), *windows.options()]
         return ":".join(map(str, [self.name, "workload", seed, *options, WORKLOADS[self.name].kind,
                                   *self.arguments]))
 
 
-def task(text, m, start=""):
+def task(text, m, start="", settle_ms=0):
     """Make the Task that WORKLOAD=NAME or NAME:ARGUMENT:... names, on a Machine, with one of
     settings.STARTS or "". Error if there is no such workload, or it cannot start like that on the machine."""
     name, *arguments = text.split(":")
@@ -180,7 +179,9 @@ def task(text, m, start=""):
     if (start == "two-sockets" and m.sockets < 2 or start == "two-llcs" and m.llcs_per_socket < 2
             or start == "scattered" and _llcs(m) < 2):
         raise Error(f"START={start}: {m.name} has {m.sockets} x {m.llcs_per_socket} LLCs")
-    return Task(name, tuple(arguments or map(str, WORKLOADS[name].arguments(m))), start)
+    if settle_ms and not WORKLOADS[name].timed:
+        raise Error(f"SETTLE_MS={settle_ms}: {name} measures a number of operations")
+    return Task(name, tuple(arguments or map(str, WORKLOADS[name].arguments(m))), start, settle_ms)
 
 
 # ---- A and B in one boot ----
