@@ -203,6 +203,16 @@ static void begin_thread_pipe(void)
 	thread(echo);
 }
 
+/* The thread inherits the policy. */
+static void begin_fifo_pipe(void)
+{
+	struct sched_param parameters = { .sched_priority = 50 };
+
+	if (sched_setscheduler(0, SCHED_FIFO, &parameters))
+		err(1, "SCHED_FIFO");
+	begin_thread_pipe();
+}
+
 static void round_trip(void)
 {
 	send(there[1]);
@@ -381,6 +391,7 @@ static const struct operation {
 	{ "pipe", 20, begin_pipe, round_trip, NULL, true },
 	{ "thread-pipe", 20, begin_thread_pipe, round_trip, NULL, true },
 	{ "futex", 20, begin_futex, futex, NULL, true },
+	{ "fifo-pipe", 20, begin_fifo_pipe, round_trip, NULL, true },
 	{ "yield", 20, begin_yield, yield, NULL, false },
 	{ "fork-exit", 1, NULL, fork_exit, NULL, false },
 	{ "vfork-exec", 1, NULL, vfork_exec, NULL, false },

@@ -46,7 +46,7 @@ def names(m):
 def test_rows_are_what_the_machine_has():
     """A distance that a machine does not have has no row."""
     print(*sorted(names(TWO)))
-    gone = {f"{operation}/{place}" for operation in ("pipe", "thread-pipe", "futex")
+    gone = {f"{operation}/{place}" for operation in ("pipe", "thread-pipe", "futex", "fifo-pipe")
             for place in ("one-LLC", "two-LLCs", "any-of-one-LLC", "any-of-two-LLCs")}
     assert names(TWO) - names(ONE) == gone
     commands = {row.name: row.command for boot in plan.boots(TWO, plan.FULL) for row in boot.rows}
@@ -141,7 +141,7 @@ def printed(program, *arguments, disturb=None):
     return {name: float(number) for name, number in (word.split("=") for word in output.split())}
 
 
-@pytest.mark.parametrize("operation", ["pipe", "thread-pipe", "futex"])
+@pytest.mark.parametrize("operation", ["pipe", "thread-pipe", "futex", "fifo-pipe"])
 def test_measurement_with_a_migration_is_repeated(program, operation):
     """The test migrates one of the tasks all the time, so the first attempt does not count. How many
     attempts are disturbed depends on the load of the host. Without migrations there is one attempt."""

@@ -75,7 +75,7 @@ def boots(m, size):
         return f"cost:{operation}:{here}:{other}:@:{times * ms}" + (f":{cpus}" if cpus else "")
 
     round_trips = (("pipe", "pipe round trip, processes"), ("thread-pipe", "pipe round trip, threads"),
-                   ("futex", "futex round trip, threads"))
+                   ("futex", "futex round trip, threads"), ("fifo-pipe", "pipe round trip, SCHED_FIFO threads"))
     rows = [Row(f"{operation}/{place.replace(' ', '-')}", f"{title}, {place}", cost(operation, cpu))
             for operation, title in round_trips for place, cpu in places.items()]
     # Tasks that may use several CPUs: only for these a wakeup selects a CPU.
