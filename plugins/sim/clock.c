@@ -73,7 +73,9 @@ static struct order order;
 /* The time that all CPUs that run have come to. */
 static uint64_t now;
 /* The clocks of the CPUs that wait for a slice; NEVER for the others. */
-static uint64_t ready[CLOCK_MAX_CPUS];
+static struct order_clocks ready;
+/* No sleep ends before. */
+static uint64_t next_wake;
 /* When the slice of the CPU whose turn it is ends, and when timers are to be looked at again. */
 static uint64_t slice_end, next_look;
 /* QEMU has something else to do. */
@@ -181,6 +183,8 @@ static void wake(struct cpu *cpu, uint64_t when)
 	if (!cpu->waking || when < cpu->wakes_at)
 		cpu->wakes_at = when;
 	cpu->waking = true;
+	if (cpu->wakes_at < next_wake)
+		next_wake = cpu->wakes_at;
 }
 
 static void end_mwait(struct cpu *cpu, uint64_t when)
@@ -194,7 +198,7 @@ static void end_mwait(struct cpu *cpu, uint64_t when)
 static void make_ready(struct cpu *cpu, bool dozing)
 {
 	cpu->dozing = dozing;
-	ready[cpu - cpus] = time_of(cpu);
+	order_set(&ready, cpu - cpus, time_of(cpu));
 }
 
 /* The CPUs that wake up before the end of the next quantum want to run. */
@@ -202,11 +206,19 @@ static void wake_up(void)
 {
 	int i;
 
+	if (next_wake >= now + order.ahead[0])
+		return;
+	next_wake = NEVER;
 	for (i = 0; i < set.cpus; i++) {
 		struct cpu *cpu = &cpus[i];
 
-		if (!cpu->waking || cpu->wakes_at >= now + order.ahead[0])
+		if (!cpu->waking)
 			continue;
+		if (cpu->wakes_at >= now + order.ahead[0]) {
+			if (cpu->wakes_at < next_wake)
+				next_wake = cpu->wakes_at;
+			continue;
+		}
 		cpu->waking = cpu->halted = false;
 		cpu->clock = cpu->wakes_at;
 		unwatch(cpu);
@@ -286,7 +298,7 @@ static void sleep_now(struct cpu *cpu)
 	cpu->halted = true;
 	cpu->waking = cpu->waiting = false;
 	cpu->interrupts = 0;
-	ready[cpu - cpus] = NEVER;
+	order_set(&ready, cpu - cpus, NEVER);
 }
 
 void clock_hlt(unsigned int index, void *unused)
@@ -362,8 +374,8 @@ static void look(void)
 	wake_up();
 	bql_unlock();
 	for (i = 0; i < set.cpus; i++)
-		if (ready[i] != NEVER && ready[i] > now + counts.ahead_ps)
-			counts.ahead_ps = ready[i] - now;
+		if (ready.of[i] != NEVER && ready.of[i] > now + counts.ahead_ps)
+			counts.ahead_ps = ready.of[i] - now;
 	next_look = now + order.ahead[0];
 }
 
@@ -398,8 +410,8 @@ static struct cpu *choose(void)
 	for (;;) {
 		uint64_t time;
 
-		chosen = order_choose(&order, ready, random_number() % set.cpus);
-		time = chosen < 0 ? next_event() : ready[chosen];
+		chosen = order_choose(&order, &ready, random_number() % set.cpus);
+		time = chosen < 0 ? next_event() : ready.of[chosen];
 		if (time == NEVER)
 			return NULL;
 		if (time > now)
@@ -409,8 +421,8 @@ static struct cpu *choose(void)
 		turn = NULL;
 		look();
 	}
-	ready[chosen] = NEVER;
-	slice_end = order_limit(&order, ready, chosen);
+	order_set(&ready, chosen, NEVER);
+	slice_end = order_limit(&order, &ready, chosen);
 	if (slice_end > now + order.ahead[2])
 		slice_end = now + order.ahead[2];
 	return &cpus[chosen];
@@ -532,7 +544,7 @@ static bool thread_is_idle(CPUState *qemu)
 		/* QEMU may have run a CPU by itself. */
 		if (cpu->waiting)
 			make_ready(cpu, false);
-		else if (ready[i] == NEVER)
+		else if (ready.of[i] == NEVER)
 			cpu->halted = true;
 	}
 	return !run_cpus();
@@ -652,11 +664,8 @@ void clock_count_in(int index, uint64_t *spent)
 
 void clock_start(const struct clock_config *config)
 {
-	int i;
-
 	set = *config;
 	set_order();
-	for (i = 0; i < CLOCK_MAX_CPUS; i++)
-		ready[i] = NEVER;
+	order_clear(&ready);
 	random_state = 0x9e3779b97f4a7c15ULL * (set.seed + 1);
 }

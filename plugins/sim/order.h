@@ -12,10 +12,21 @@
 #ifndef SIM_ORDER_H
 #define SIM_ORDER_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /* The clock of a CPU that does not want to run. */
 #define ORDER_NEVER (~0ULL)
+
+/* As many CPUs as there may be; and so many have a lowest clock that is kept. */
+#define ORDER_CPUS 512
+#define ORDER_BLOCK 16
+
+/* The clocks of CPUs, in ps, which order_set() sets; and the lowest of each block of them. */
+struct order_clocks {
+	uint64_t of[ORDER_CPUS], lowest[ORDER_CPUS / ORDER_BLOCK];
+};
 
 struct order {
 	/* CPUs are numbered from 0 on, those of an LLC and of a socket next to each other. */
@@ -25,45 +36,80 @@ struct order {
 	uint64_t ahead[3];
 };
 
-/*
- * Choose the CPU that runs next, by their clocks in ps; -1 if none wants to. first: a random number
- * below that of CPUs.
- */
-static inline int order_choose(const struct order *order, const uint64_t *clocks, int first)
+/* Give the lowest clock of CPUs from `begin` on, before `end`. */
+static inline uint64_t order_lowest(const struct order_clocks *clocks, int begin, int end)
 {
-	uint64_t lowest = ORDER_NEVER;
-	int chosen = -1, i;
+	uint64_t lowest = ORDER_NEVER, one;
+	int i = begin;
 
-	for (i = first; i < order->cpus; i++) {
-		if (clocks[i] < lowest) {
-			lowest = clocks[i];
-			chosen = i;
-		}
+	while (i < end) {
+		bool whole = !(i % ORDER_BLOCK) && i + ORDER_BLOCK <= end;
+
+		one = whole ? clocks->lowest[i / ORDER_BLOCK] : clocks->of[i];
+		lowest = one < lowest ? one : lowest;
+		i += whole ? ORDER_BLOCK : 1;
 	}
-	for (i = 0; i < first; i++) {
-		if (clocks[i] < lowest) {
-			lowest = clocks[i];
-			chosen = i;
-		}
-	}
-	return chosen;
+	return lowest;
 }
 
-static inline uint64_t order_lowest(const uint64_t *clocks, int begin, int end)
+static inline void order_set(struct order_clocks *clocks, int cpu, uint64_t clock)
 {
-	uint64_t lowest = ORDER_NEVER;
-	int i;
+	uint64_t *lowest = &clocks->lowest[cpu / ORDER_BLOCK], old = clocks->of[cpu];
+	int first = cpu - cpu % ORDER_BLOCK, i;
 
-	for (i = begin; i < end; i++)
-		lowest = clocks[i] < lowest ? clocks[i] : lowest;
-	return lowest;
+	clocks->of[cpu] = clock;
+	if (clock <= *lowest) {
+		*lowest = clock;
+	} else if (old == *lowest) {
+		*lowest = ORDER_NEVER;
+		for (i = first; i < first + ORDER_BLOCK; i++)
+			*lowest = clocks->of[i] < *lowest ? clocks->of[i] : *lowest;
+	}
+}
+
+/* Have no CPU want to run. */
+static inline void order_clear(struct order_clocks *clocks)
+{
+	memset(clocks, 0xff, sizeof(*clocks));
+}
+
+/* Give the first CPU with this clock, from `begin` on and before `end`, or -1. */
+static inline int order_find(const struct order_clocks *clocks, uint64_t clock, int begin, int end)
+{
+	int i = begin;
+
+	while (i < end) {
+		if (!(i % ORDER_BLOCK) && clocks->lowest[i / ORDER_BLOCK] != clock) {
+			i += ORDER_BLOCK;
+			continue;
+		}
+		if (clocks->of[i] == clock)
+			return i;
+		i++;
+	}
+	return -1;
+}
+
+/*
+ * Choose the CPU that runs next; -1 if none wants to. first: a random number below that of CPUs. It is
+ * asked all the time, hence the blocks.
+ */
+static inline int order_choose(const struct order *order, const struct order_clocks *clocks, int first)
+{
+	uint64_t lowest = order_lowest(clocks, 0, order->cpus);
+	int chosen;
+
+	if (lowest == ORDER_NEVER)
+		return -1;
+	chosen = order_find(clocks, lowest, first, order->cpus);
+	return chosen < 0 ? order_find(clocks, lowest, 0, first) : chosen;
 }
 
 /*
  * Give the time until which a CPU may run, its own clock apart; ORDER_NEVER if no other CPU wants
  * to. The clock of the CPU itself has to be ORDER_NEVER meanwhile.
  */
-static inline uint64_t order_limit(const struct order *order, const uint64_t *clocks, int cpu)
+static inline uint64_t order_limit(const struct order *order, const struct order_clocks *clocks, int cpu)
 {
 	int llc = cpu - cpu % order->cpus_per_llc, llc_end = llc + order->cpus_per_llc;
 	int socket = cpu - cpu % order->cpus_per_socket;

@@ -111,16 +111,17 @@ static struct order order_of(int number, int step, uint64_t quantum)
 }
 
 /* Start some CPUs; the others do not want to run. */
-static void start_clocks(uint64_t *clocks, int number)
+static void start_clocks(struct order_clocks *clocks, int number)
 {
 	int i;
 
-	for (i = 0; i < CPUS; i++)
-		clocks[i] = i < number ? 0 : ORDER_NEVER;
+	order_clear(clocks);
+	for (i = 0; i < number; i++)
+		order_set(clocks, i, 0);
 }
 
 /* Let CPUs go on from their clocks, as clock.c does it, until all clocks are at `end`. */
-static void run_all(const struct order *order, uint64_t *clocks, uint64_t end,
+static void run_all(const struct order *order, struct order_clocks *clocks, uint64_t end,
 		    void (*step)(int i, uint64_t *clock))
 {
 	static uint64_t seed = 1;
@@ -131,16 +132,16 @@ static void run_all(const struct order *order, uint64_t *clocks, uint64_t end,
 
 		seed = seed * 6364136223846793005u + 1442695040888963407u;
 		cpu = order_choose(order, clocks, (seed >> 33) % order->cpus);
-		if (cpu < 0 || clocks[cpu] >= end)
+		if (cpu < 0 || clocks->of[cpu] >= end)
 			return;
-		clock = clocks[cpu];
-		clocks[cpu] = ORDER_NEVER;
+		clock = clocks->of[cpu];
+		order_set(clocks, cpu, ORDER_NEVER);
 		limit = order_limit(order, clocks, cpu);
 		if (limit > clock + order->ahead[2])
 			limit = clock + order->ahead[2];
 		while (clock < limit)
 			step(cpu, &clock);
-		clocks[cpu] = clock;
+		order_set(clocks, cpu, clock);
 	}
 }
 
@@ -156,14 +157,14 @@ static void increment(int i, uint64_t *clock)
 static void count(int step, int number, uint64_t ns, uint64_t work_ns, uint64_t quantum)
 {
 	struct order order = order_of(number, step, quantum * 1000);
-	uint64_t clocks[CPUS];
+	struct order_clocks clocks;
 	int i;
 
-	start_clocks(clocks, number);
+	start_clocks(&clocks, number);
 	each = step;
 	work = work_ns * 1000;
 	memset(done, 0, sizeof(done));
-	run_all(&order, clocks, ns * 1000, increment);
+	run_all(&order, &clocks, ns * 1000, increment);
 	for (i = 0; i < number; i++)
 		printf("%s%lu", i ? " " : "", done[i]);
 	puts("");
@@ -186,14 +187,15 @@ static void compete(int i, uint64_t *clock)
 static void race(int step, int number, int times)
 {
 	struct order order = order_of(number, step, 20000);
-	uint64_t clocks[CPUS], wins[CPUS] = { 0 };
+	uint64_t wins[CPUS] = { 0 };
+	struct order_clocks clocks;
 	int i;
 
 	each = step;
 	for (prize = 1; prize <= (uint64_t)times; prize++) {
-		start_clocks(clocks, number);
+		start_clocks(&clocks, number);
 		cheapest = ~0ULL;
-		run_all(&order, clocks, ~0ULL, compete);
+		run_all(&order, &clocks, ~0ULL, compete);
 		wins[winner]++;
 	}
 	for (i = 0; i < number; i++)
@@ -203,21 +205,24 @@ static void race(int step, int number, int times)
 
 static void choose(char *words)
 {
-	uint64_t clocks[CPUS], quantum = strtoull(words, &words, 10) * 1000;
+	uint64_t quantum = strtoull(words, &words, 10) * 1000;
+	struct order_clocks clocks;
 	struct order order = order_of(config.cpus, 1, quantum);
 	unsigned int i;
 	char *end;
 	int cpu;
 
+	order_clear(&clocks);
 	for (i = 0; i < config.cpus; i++) {
-		clocks[i] = strtoull(words, &end, 10) * 1000;
-		if (end == words)
-			clocks[i] = ORDER_NEVER;
+		uint64_t clock = strtoull(words, &end, 10) * 1000;
+
+		if (end != words)
+			order_set(&clocks, i, clock);
 		words = end;
 	}
-	cpu = order_choose(&order, clocks, 0);
-	clocks[cpu] = ORDER_NEVER;
-	printf("%d %lu\n", cpu, order_limit(&order, clocks, cpu) / 1000);
+	cpu = order_choose(&order, &clocks, 0);
+	order_set(&clocks, cpu, ORDER_NEVER);
+	printf("%d %lu\n", cpu, order_limit(&order, &clocks, cpu) / 1000);
 }
 
 static char stream_kind;
@@ -245,10 +250,11 @@ static void stream(int first, int number, int step, uint64_t mib, uint64_t work_
 		   char kind)
 {
 	struct order order = order_of(number, step, 20000);
-	uint64_t clocks[CPUS], last = 0;
+	struct order_clocks clocks;
+	uint64_t last = 0;
 	int i;
 
-	start_clocks(clocks, number);
+	start_clocks(&clocks, number);
 	each = step;
 	work = work_ps;
 	stream_kind = kind;
@@ -257,7 +263,7 @@ static void stream(int first, int number, int step, uint64_t mib, uint64_t work_
 	stream_home = home;
 	for (i = 0; i < number; i++)
 		left[i] = stream_lines;
-	run_all(&order, clocks, ~0ULL, load);
+	run_all(&order, &clocks, ~0ULL, load);
 	for (i = 0; i < number; i++)
 		last = done[i] > last ? done[i] : last;
 	/* Bytes in a ps, times 10^6, are MB/s. */
