@@ -31,13 +31,14 @@ class Series:
 
     name: the series' directory below `root`; its first part is the base, "6.12" or "7.3". A base
     without a file `series` is a series without patches. root, build: the tests make toy ones. given: what
-    LINUX= names as the source of its base.
+    LINUX= names as the source of its base. tree_of: the series that it shares the tree and the builds of.
     """
 
     name: str
     root: Path = PATCHES
     build: Path = ROOT / "build"
     given: str = ""
+    tree_of: str = ""
 
     def other(self, name) -> Series:
         """The series of a name beside this one. LINUX= is about this one only."""
@@ -83,7 +84,7 @@ class Series:
     @property
     def work(self) -> Path:
         """The directory of this series' trees and builds."""
-        return self.build / self.name.replace("/", "-")
+        return self.build / (self.tree_of or self.name).replace("/", "-")
 
     @property
     def linux(self) -> Path:

@@ -23,41 +23,24 @@ NAMES = patches.others()
 pytestmark = pytest.mark.xdist_group("compiles")
 
 
-@pytest.fixture(scope="module")
-def series(request):
-    """The Series of a name. Its trees are removed at the end, unless they are there before: those of one series take
-    3.6 GB, and those of all fill the disk of a runner."""
-    found = SERIES.other(request.param)
-    made = [path for path in (found.linux, found.work / "checks/src") if not path.exists()]
-    yield found
-    for path in made:
-        # A tree with changes that are not exported is kept.
-        if path != found.linux or not path.exists() or not patches.unsaved(found):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-@pytest.mark.parametrize("series", [pytest.param(
-    name, marks=pytest.mark.long if patches.is_rfc(name) else pytest.mark.patches) for name in NAMES], indirect=True)
-def test_each_series(series):
+@pytest.mark.parametrize("name", [pytest.param(
+    name, marks=pytest.mark.long if patches.is_rfc(name) else pytest.mark.patches) for name in NAMES])
+def test_each_series(name):
     """Its patches apply cleanly, compile without new warnings, and have no findings of checkpatch; the
     selftests build. By way of the command, because this process is about the default series."""
     env = {setting: None for setting in ("TESTS", "BUILD", "LINUX", "SERIES", "SHORT")}
-
-    def kit(*args, **options):
-        return sh([sys.executable, "-m", "kit", *args], env=env, cwd=ROOT, capture=True, **options)
-
-    # The tree of the series is made from that of the base, which other tests use too.
-    kit("tree", f"SERIES={series.base}")
-    done = kit("checks", f"SERIES={series.name}", "SHORT=1", check=False)
+    done = sh([sys.executable, "-m", "kit", "checks", f"SERIES={name}", "SHORT=1"], env=env, cwd=ROOT, capture=True,
+              check=False)
     print(done.out, done.err)
     assert done.status == 0
     assert done.out.count("  applies") == done.out.count("  checkpatch") > 0
 
 
 @pytest.mark.patches
-@pytest.mark.parametrize("series", NAMES, indirect=True)
-def test_mails_apply_and_are_threaded(series, tmp_path):
+@pytest.mark.parametrize("name", NAMES)
+def test_mails_apply_and_are_threaded(name, tmp_path):
     """git am makes the tree of the series from them; To and Cc name the scheduler's people."""
+    series = patches.in_base(SERIES.other(name))
     mails = mail.write(series, SENDER, tmp_path / "mails", version=2)
     parsed = [email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
               for path in mails]
@@ -76,10 +59,10 @@ def test_mails_apply_and_are_threaded(series, tmp_path):
     # The sender's certificate is not given in its name.
     assert not any("Signed-off-by:" in path.read_text() for path in mails)
 
-    with base_of(series, tmp_path / "tree") as tree:
+    first, *_, last = patches.applied(series)[0]
+    with files_of(series, first, tmp_path / "tree") as tree:
         git(tree, "am", "-q", *mails[not alone:], env=IDENTITY)
-        assert git(tree, "rev-parse", "HEAD^{tree}").out == git(
-            series.linux, "rev-parse", "stack^{tree}").out
+        assert git(tree, "rev-parse", "HEAD^{tree}").out == git(tree, "rev-parse", f"{last}^{{tree}}").out
 
 
 def test_moves_of_gathering_passes_are_not_undone():
@@ -90,9 +73,9 @@ def test_moves_of_gathering_passes_are_not_undone():
 
 
 @contextmanager
-def base_of(series, tree):
-    """Check out, in the directory `tree`, the files of the base that a series may change."""
-    git(series.linux, "worktree", "add", "-q", "--no-checkout", "--detach", tree, "base")
+def files_of(series, base, tree):
+    """Check out, in the directory `tree`, the files of the commit `base` that a series may change."""
+    git(series.linux, "worktree", "add", "-q", "--no-checkout", "--detach", tree, base)
     try:
         git(tree, "sparse-checkout", "set", "kernel/sched", "mm", "tools/testing/selftests/sched")
         git(tree, "checkout", "-q")

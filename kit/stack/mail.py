@@ -53,7 +53,13 @@ def write(series, sender, out, version=1, sign=False) -> list:
     names, cover = patches.listed(series), series.patches / "cover-letter.txt"
     if not names or not cover.exists():
         raise Error(f"{series.name} is not to be sent: it has no patches, or no cover-letter.txt")
-    linux = patches.tree(series)
+    series = patches.in_base(series)
+    if series.tree_of:
+        [first, *_, last], branch = patches.applied(series)[0], "mails"
+        git(series.linux, "branch", "-f", branch, last)
+    else:
+        patches.tree(series)
+        first, branch = "base", "stack"
     who = recipients(series, [series.patches / name for name in names])
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -63,9 +69,9 @@ def write(series, sender, out, version=1, sign=False) -> list:
         # git takes subject and text of the cover letter from here.
         text = cover.read_text()
         subject, _, body = text.removeprefix("Subject: ").partition("\n")
-        git(linux, "config", "branch.stack.description", f"{subject}\n\n{body.strip()}\n")
-        git(linux, "notes", "add", "-f", "-m", body.strip(), "stack", env=identity)
-        git(linux, "format-patch", "-q", "-o", out, f"--from={sender}",
+        git(series.linux, "config", f"branch.{branch}.description", f"{subject}\n\n{body.strip()}\n")
+        git(series.linux, "notes", "add", "-f", "-m", body.strip(), branch, env=identity)
+        git(series.linux, "format-patch", "-q", "-o", out, f"--from={sender}",
             *(["--cover-letter", "--cover-from-description=subject", "--thread=shallow"] if len(names) > 1
               else ["--notes"]),
             "--no-renames", "--diff-algorithm=myers",
@@ -73,7 +79,7 @@ def write(series, sender, out, version=1, sign=False) -> list:
             *(["--rfc"] if patches.is_rfc(series.name) else []),
             *(["--signoff"] if sign else []),
             *(f"--{role.lower()}={line}" for role, lines in who.items() for line in lines),
-            "base..stack", env=identity)
+            f"{first}..{branch}", env=identity)
     return sorted(out.glob("*.patch"))
 
 

@@ -7,6 +7,7 @@ the patches, and a tree that has moved on from it is refused until it is exporte
 """
 
 import contextlib
+import dataclasses
 import email
 import email.policy
 import hashlib
@@ -308,6 +309,26 @@ def apply(series, commit, names, go_on=False) -> tuple[str, list[Outcome]]:
         return git(scratch, "rev-parse", "HEAD").out.strip(), outcomes
     finally:
         _drop(series, scratch)
+
+
+def in_base(series):
+    """The series with the tree of its base, if it has none of its own: to apply its patches there takes a second,
+    where to make its tree writes 1.3 GB."""
+    own = series.linux.exists() or series.name == series.base
+    return series if own else dataclasses.replace(series, tree_of=series.base)
+
+
+def applied(series) -> tuple[list[str], list[Outcome]]:
+    """Apply the patches apart from the tree that people edit; the commit of the base and one for each
+    patch, and how each applied."""
+    with lock(series.work / "tree.lock"):
+        if series.linux.exists() and unsaved(series):
+            first = git(series.linux, "rev-parse", "base^{commit}").out.strip()
+        else:
+            first = base.ensure(series)
+        last, outcomes = apply(series, first, listed(series))
+    each = git(series.linux, "rev-list", "--reverse", f"{first}..{last}").out.split()
+    return [first, *each], outcomes
 
 
 def _elsewhere(series, commit, names):

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from kit.paths import CONFIGS
 from kit.process import Error, git, lock, missing, say, sh
-from kit.stack import base, patches
+from kit.stack import patches
 from kit.vm import kernel
 
 TIMEOUT = 1200
@@ -93,17 +93,7 @@ def _source(series) -> Path:
     return _work(series) / "src"
 
 
-@cache
-def _applied(series) -> tuple[list[str], list[patches.Outcome]]:
-    """Return the commit of the base and one for each patch of the series, and how each applied."""
-    with lock(series.work / "tree.lock"):
-        if series.linux.exists() and patches.unsaved(series):
-            first = git(series.linux, "rev-parse", "base^{commit}").out.strip()
-        else:
-            first = base.ensure(series)
-        last, outcomes = patches.apply(series, first, patches.listed(series))
-    each = git(series.linux, "rev-list", "--reverse", f"{first}..{last}").out.split()
-    return [first, *each], outcomes
+_applied = cache(patches.applied)
 
 
 def commits(series) -> list[str]:
@@ -541,7 +531,7 @@ def unlisted(series) -> Result:
 def command(settings) -> int:
     """make checks: run all checks and print a table; return 1 if there are findings. With SHORT=1,
     only what a change of a patch is most likely to break: gcc, checkpatch, the selftests."""
-    started, series = time.monotonic(), settings.series
+    started, series = time.monotonic(), patches.in_base(settings.series)
     tools = ("gcc",) if settings["SHORT"] else TOOLS
     findings = []
 
