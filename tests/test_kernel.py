@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from here import SERIES, named
-from kit.process import Error
+from kit.process import Error, git
 from kit.stack import base, patches
 from kit.vm import kernel
 
@@ -125,26 +125,26 @@ def test_extra_diff_is_in_a_tree_of_its_own(toy, tmp_path, monkeypatch):
 
 
 @pytest.mark.patches
-def test_test_only_diff_applies_on_the_stack():
-    where = kernel.source_of(named("validate"))
-    features = (where / "kernel/sched/features.h").read_text()
-    assert "SCHED_FEAT(TG_LOAD_AVG_LIMIT, true)" in features and "SCHED_FEAT(LAZY_TLB_COUNT, true)" in features
+@pytest.mark.parametrize("name", [name for name, build in kernel.BUILDS.items() if build.extra])
+def test_test_only_diff_applies_on_the_stack(name):
+    git(patches.ensure(SERIES), "apply", "--check", kernel.BUILDS[name].extra)
+
+
+def test_diff_of_validate_has_the_states_of_older_kernels():
+    text = kernel.BUILDS["validate"].extra.read_text()
+    assert "+SCHED_FEAT(TG_LOAD_AVG_LIMIT, true)" in text and "+SCHED_FEAT(LAZY_TLB_COUNT, true)" in text
 
 
 def test_kcsan_looks_at_the_scheduler_without_changing_it():
     """Its diff is for makefiles only: a race is one of the series. Lockdep would make its guests slower still, and
     it alone has reports that do not count."""
     build = kernel.BUILDS["kcsan"]
-    changed = re.findall(r"^\+\+\+ b/(\S+)$", build.extra.read_text(), re.MULTILINE)
-    assert changed == ["kernel/sched/Makefile", "scripts/Makefile.lib"]
+    text = build.extra.read_text()
+    assert re.findall(r"^\+\+\+ b/(\S+)$", text, re.MULTILINE) == ["kernel/sched/Makefile", "scripts/Makefile.lib"]
+    assert "\n+KCSAN_SANITIZE := y\n" in text
     lines = kernel.requested(named("kcsan").fragments)
     assert {"CONFIG_KCSAN=y", "CONFIG_KCSAN_STRICT=y"} <= set(lines) and "CONFIG_PROVE_LOCKING=y" not in lines
     assert [name for name in kernel.BUILDS if named(name).kcsan] == ["kcsan"]
-
-
-@pytest.mark.patches
-def test_kcsan_diff_applies_on_the_stack():
-    assert "KCSAN_SANITIZE := y" in (kernel.source_of(named("kcsan")) / "kernel/sched/Makefile").read_text()
 
 
 def test_unknown_build():
