@@ -22,7 +22,6 @@ PATTERNS = [PANIC] + [re.compile(pattern) for pattern in (
     r"(?:rcu: )?INFO: rcu_\w+ .*detected .*stall",
     r"rcu: rcu_\w+ kthread (?:timer wakeup didn't happen|starved) for ",
     r"(?:NMI )?watchdog: .*hard LOCKUP",
-    r"(?:NMI )?watchdog: Watchdog detected hard LOCKUP",
     r"UBSAN: ",
     r"kmemleak: \d+ new suspected memory leaks",
     r"DEBUG_LOCKS_WARN_ON\(",
