@@ -170,7 +170,8 @@ def _make(series, arch, *args) -> tuple[int, str]:
     env = {name: None for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")}
     # Messages must not be translated; the kernel's makefile unsets LC_ALL.
     env |= {"LC_ALL": "C", "LANG": "C", "LC_MESSAGES": "C", "LC_CTYPE": "C", "LANGUAGE": None,
-            "CCACHE_DIR": series.build / "ccache"}
+            # Also where kernels are built without ccache: most files are as they were before a patch.
+            "CCACHE_DIR": series.build / "ccache", "CCACHE_DISABLE": None}
     # Without -O the output of two compilers would be mixed line by line.
     done = sh(["make", "-s", "-Otarget", f"-j{len(os.sched_getaffinity(0))}", f"ARCH={arch}",
                f"CROSS_COMPILE={CROSS[arch]}", f"CC={ccache}{CROSS[arch]}gcc",
