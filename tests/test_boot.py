@@ -7,6 +7,7 @@ import pytest
 
 from here import named
 from kit import settings
+from kit.features import FEATURES
 from kit.trials import torture
 from kit.vm import demo, guest, kernel, ktap, machine
 
@@ -17,8 +18,8 @@ SELFTESTS = {"l2_groups", "cs_prctl_test", "features", "sched_cache", "sched_cac
              "wake_predict"}
 # Those that look at CPUs and LLCs. The others take half of the time, and depend less on the topology.
 TOPOLOGY = {"l2_groups", "sched_cache", "sched_cache_lb", "sis_fast", "ttwu_queue", "wake_place", "wake_predict"}
-# Where all of them run: 16 CPUs in two LLCs, and 64 in 8.
-ALL_HERE = (demo.DEFAULT_MACHINE, "epyc-9654-64")
+# Those that test_page runs, on the same machine and kernel as test_selftests.
+PAGE = {feature.test for feature in FEATURES}
 KUNIT = {"sched_cache", "sched_wakeup"}
 
 
@@ -101,8 +102,8 @@ def selftests_on(name, names):
 
 @pytest.mark.parametrize("name", machine.names())
 def test_selftests(name):
-    """All of them on two machines, and on the others those that look at CPUs and LLCs."""
-    selftests_on(name, () if name in ALL_HERE else sorted(TOPOLOGY))
+    """Those that look at CPUs and LLCs; on the machine of `make boot`, those that it does not run."""
+    selftests_on(name, sorted(SELFTESTS - PAGE if name == demo.DEFAULT_MACHINE else TOPOLOGY))
 
 
 def test_selftests_with_isolated_cpus():
@@ -142,11 +143,12 @@ def test_selftests_with_checkers():
     tests = check(guest.selftest(m, named("debug")), not_here(m) + slow)
     suites = [test for test in tests.tests if test.name.startswith("kunit: ")]
     assert {test.name.removeprefix("kunit: ") for test in suites} == KUNIT
+    assert {test.name.removeprefix("selftests: sched: ") for test in tests.tests if test not in suites} == SELFTESTS
     assert all(test.subtests for test in suites)
 
 
 def test_page():
-    """`make boot` succeeds."""
+    """`make boot` succeeds, with the selftest of each feature."""
     assert demo.command(settings.read("boot", {})) == 0
 
 
