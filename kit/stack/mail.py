@@ -7,7 +7,7 @@ import re
 import shutil
 
 from kit.process import Error, git, lock, say, sh
-from kit.stack import patches
+from kit.stack import base, patches
 
 # get_maintainer.pl of the kernel: the tree has no history to ask for names.
 MAINTAINERS = ("--no-git", "--no-git-fallback", "--no-fixes", "--no-rolestats")
@@ -70,7 +70,7 @@ def write(series, sender, out, version=1, sign=False) -> list:
         text = cover.read_text()
         subject, _, body = text.removeprefix("Subject: ").partition("\n")
         git(series.linux, "config", f"branch.{branch}.description", f"{subject}\n\n{body.strip()}\n")
-        git(series.linux, "notes", "add", "-f", "-m", body.strip(), branch, env=identity)
+        git(series.linux, "notes", "add", "-f", "-m", body.strip(), branch, env=base.IDENTITY)
         git(series.linux, "format-patch", "-q", "-o", out, f"--from={sender}",
             *(["--cover-letter", "--cover-from-description=subject", "--thread=shallow"] if len(names) > 1
               else ["--notes"]),
