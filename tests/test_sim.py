@@ -54,7 +54,7 @@ SHARED, ALONE = pair("counters", OTHER_LLC), pair("counters", CORE)
 SIBLINGS = pair("bounce", CORE)
 PING_PONG = workloads.Task("ping-pong", (0, OTHER_LLC, 100))
 PIPELINE = workloads.Task("pipeline", (2, 3, 20, 2))
-CYCLIC = workloads.Task("cyclic", (24, 1000, 10))
+CYCLIC = workloads.Task("cyclic", (24, 1000, 10, "lockstep"))
 SLICES = workloads.Task("hackbench", (1, 4, 20, "threads", "pipe", 0, 15, 100))
 # On one LLC: on which of several the tasks meet is chance, and makes a third of the rate.
 RATE, RATES = (workloads.Task("hackbench-rate", (1, 4, 6, ms, "processes", "socket", 0, 3)) for ms in (4, 8))
@@ -110,7 +110,7 @@ def test_false_sharing_is_seen_and_named(regions):
     print(*found["lines"][:2], *found["functions"][:2], sep="\n")
     assert {row[0].partition("+")[0] for row in found["lines"][:2]} == {"counters"}
     assert {row[0] for row in found["functions"][:2]} == {"increment_first", "increment_second"}
-    assert all(row[-2] > 500 and row[-1] == 0 for row in found["lines"][:2])
+    assert all(row[-2] >= 500 and row[-1] == 0 for row in found["lines"][:2])
     assert found["not_counted"] == 0
     alone = regions[ALONE]
     print(f"{regions[SHARED].value:.1f} ns, in one core {alone.value:.1f} ns")
