@@ -110,7 +110,7 @@ def test_false_sharing_is_seen_and_named(regions):
     print(*found["lines"][:2], *found["functions"][:2], sep="\n")
     assert {row[0].partition("+")[0] for row in found["lines"][:2]} == {"counters"}
     assert {row[0] for row in found["functions"][:2]} == {"increment_first", "increment_second"}
-    assert all(row[-2] >= 500 and row[-1] == 0 for row in found["lines"][:2])
+    assert all(row[-2] > 490 and row[-1] == 0 for row in found["lines"][:2])
     assert found["not_counted"] == 0
     alone = regions[ALONE]
     print(f"{regions[SHARED].value:.1f} ns, in one core {alone.value:.1f} ns")
