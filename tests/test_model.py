@@ -265,7 +265,7 @@ def test_contended_counter(drive, place, number):
 
 
 @pytest.mark.parametrize("table", [
-    # CPU 8 asks at once. CPU 0 goes on for 10 ns; who asks does not wait longer than for the way.
+    # CPU 8 asks at once. CPU 0 goes on for 10 ns; the requester does not wait longer than for the way.
     ["0 a 1 @100000 dram 120", "8 r 1 @100121 llc 99", "0 w 1 @100129 l1 0", "0 a 1 @100131 taken_llc 188"],
     ["0 a 1 @100000", "0 a 1 @101000 l1 0", "8 a 1 @101001 llc 99", "0 a 1 @101009 l1 0", "0 a 1 @101011 llc 188"],
     # Only of the last line, only of an atomic operation, only on the core.
