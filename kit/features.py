@@ -28,17 +28,12 @@ FEATURES = (
     Feature("TTWU_QUEUE_L2", "off",
             "Queue a wakeup for the target CPU if that CPU is busy and in another L2 group "
             "of the same LLC, instead of taking its runqueue lock.",
-            "to measure, where many tasks wake each other across one large LLC: the published gain is not confirmed",
+            "no workload is known to gain on this kernel; to measure, where runqueue locks are contended",
             "ttwu_queue", True),
     Feature("TTWU_QUEUE_L2_ON_CPU", "off",
             "Do the same for a task that its previous CPU is still switching out. The task stays on "
             "that CPU: no other CPU is selected.",
             "with TTWU_QUEUE_L2: published figures are for both together",
-            "ttwu_queue", True),
-    Feature("TTWU_QUEUE_L2_DELAYED", "off",
-            "Queue the wakeup of a task whose dequeue is delayed for the CPU of its runqueue, if that CPU is in "
-            "another L2 group.",
-            "to measure, as TTWU_QUEUE_L2, if wakeup_stats shows many such wakeups",
             "ttwu_queue", True),
     Feature("SIS_FAST", "off",
             "Search fewer CPUs for an idle one, or none, if the wakee has a custom slice shorter than the base "
@@ -46,18 +41,17 @@ FEATURES = (
             "pairs of tasks with short requests and custom slices that keep most CPUs of a large LLC busy",
             "sis_fast", False),
     Feature("UTIL_FITS_CAPACITY", "off",
-            "Accept a busy CPU (target, previous or recently used) with spare capacity, for wakees with several "
-            "wakers or in a busy LLC.",
-            "many tasks wake each other in turn, and migrations cost more than waiting",
+            "Accept a busy CPU (target, previous or recently used) with spare capacity.",
+            "many tasks wake each other in turn, and migrations cost more than waiting; not for requests and "
+            "responses between two tasks",
             "wake_place", True),
     Feature("SELECT_BIAS_PREV", "off",
-            "Prefer the previous CPU to the target, above all if no CPU of the LLC is idle, for wakees with "
-            "several wakers or in a busy LLC.",
+            "Prefer the previous CPU to the target, above all if no CPU of the LLC is idle.",
             "as UTIL_FITS_CAPACITY, alone or with it",
             "wake_place", True),
     Feature("WAKE_RECENT_IDLE", "off",
             "Accept a busy CPU (target, previous or recently used) that was idle less than 1 ms ago and has at "
-            "most 4 tasks, for any wakee.",
+            "most 4 tasks.",
             "as UTIL_FITS_CAPACITY; not for requests and responses that overlap",
             "wake_place", True),
     Feature("WAKE_RATE_LIMIT", "off",

@@ -14,7 +14,6 @@ from kit.vm.guest import Result
 
 RELEASE = "6.12.1-name"
 FIGURES = {"TTWU_QUEUE_L2": (1.5, 99, "% queued"), "TTWU_QUEUE_L2_ON_CPU": (0, 87.25, "% queued"),
-           "TTWU_QUEUE_L2_DELAYED": (0, 100, "% queued"),
            "SIS_FAST": (7, 2.5, "CPUs a scan"),
            "UTIL_FITS_CAPACITY": (0, 100, "% of wakeups"),
            "SELECT_BIAS_PREV": (0, 100, "% of wakeups"),
@@ -36,7 +35,7 @@ def stream(m, figures=FIGURES, skip=None, **changes):
     lines = ["TAP version 13", f"1..{1 + len(TESTS) + len(FEATURES)}", figure("kernel", release=RELEASE)]
     for cpu in m.expected():
         lines.append(figure("cpu", cpu=cpu.cpu, l2=cpu.l2, llc=cpu.llc, node=cpu.node))
-        lines.append(figure("group", cpu=cpu.cpu, group=cpu.group))
+        lines.append(figure("group", cpu=cpu.cpu, group=cpu.l2))
     lines.append("ok 1 rubbish")
     for number, feature in enumerate(FEATURES, 2):
         lines += [figure("state", feature=feature.name, state=feature.default), f"ok {number} toggle {feature.name}"]

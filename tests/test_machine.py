@@ -94,15 +94,15 @@ def runs(size, count, first=0):
 
 # machine: (L2 groups, LLCs, nodes), each the value of CPU 0, 1, 2 ...
 TABLES = {
-    "one-llc": ([0, 0, 0, 0], [0, 0, 0, 0], [0] * 4),
+    "one-llc": (runs(2, 2), [0, 0, 0, 0], [0] * 4),
     "two-ccx": ([0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14], [0] * 8 + [8] * 8,
                 [0] * 16),
     "epyc-32": (runs(2, 16), runs(8, 4), [0] * 16 + [1] * 16),
     "epyc-9654-64": (runs(2, 32), runs(8, 8), [0] * 32 + [1] * 32),
     "spr-32": (runs(2, 16), runs(16, 2), [0] * 32),
-    "nosmt": ([0, -1, 0, -1, 0, -1, 0, -1, 8, -1, 8, -1, 8, -1, 8, -1],
+    "nosmt": ([0, -1, 2, -1, 4, -1, 6, -1, 8, -1, 10, -1, 12, -1, 14, -1],
               [0, -1, 0, -1, 0, -1, 0, -1, 8, -1, 8, -1, 8, -1, 8, -1], [0] * 16),
-    "numa-distances": (runs(4, 4), runs(4, 4), [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4),
+    "numa-distances": (runs(2, 8), runs(4, 4), [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4),
     "smt8": (runs(8, 2), [0] * 16, [0] * 16),
     "e-cores": (runs(4, 4), [0] * 16, [0] * 16),
     "snc": (list(range(16)), runs(8, 2), [0] * 8 + [1] * 8),
@@ -118,10 +118,10 @@ def test_every_machine_has_a_table():
 def test_expected(name):
     groups, llcs, nodes = TABLES[name]
     expected = machine.load(name).expected()
-    print(f"{name}: {len(expected)} CPUs, {len({cpu.group for cpu in expected} - {-1})} groups, "
+    print(f"{name}: {len(expected)} CPUs, {len({cpu.l2 for cpu in expected} - {-1})} groups, "
           f"{len({cpu.llc for cpu in expected} - {-1})} LLCs")
     assert [cpu.cpu for cpu in expected] == list(range(len(groups)))
-    assert [cpu.group for cpu in expected] == groups
+    assert [cpu.l2 for cpu in expected] == groups
     assert [cpu.llc for cpu in expected] == llcs
     assert [cpu.node for cpu in expected] == nodes
     assert [cpu.active for cpu in expected] == [group >= 0 for group in groups]
@@ -132,7 +132,7 @@ def test_l2_larger_than_a_group_with_nosmt_and_clusters(tmp_path):
     m = machine.load(write(tmp_path / "m.toml", {"sockets": "1", "llcs_per_socket": "1",
                                                  "cores_per_llc": "8", "cores_per_l2": "4",
                                                  "nosmt": "true"}))
-    assert [cpu.group for cpu in m.expected()] == [0, -1] * 4 + [8, -1] * 4
+    assert [cpu.l2 for cpu in m.expected()] == [0, -1] * 4 + [8, -1] * 4
 
 
 def test_interrupts_of_many_cpus(tmp_path):

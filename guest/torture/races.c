@@ -105,28 +105,6 @@ static void few_cpus(pid_t tid, unsigned int which)
 	counted(OP_affinity, sched_setaffinity(tid, sizeof(set), &set) ? errno : 0);
 }
 
-/* The loads and what else runs there find a busy CPU: a dequeue is delayed, until something else runs. */
-static void run_crowd(int number)
-{
-	few_cpus(0, 7);
-	run_load(number);
-}
-
-static void run_busy(int number)
-{
-	few_cpus(0, 1 << number);
-	while (!shared->stop) {
-		compute_until(now() + below(3) / 1000.0);
-		usleep(below(1000));
-	}
-}
-
-static void run_few_churn(int number)
-{
-	few_cpus(0, 7);
-	run_churn(number);
-}
-
 /* What others do to a task with the lock of its runqueue. */
 static void run_meddle(int number)
 {
@@ -210,9 +188,8 @@ static const struct actor {
 	void (*run)(int number);
 	int processes;
 } actors[] = {
-	{ "load", run_load, NR_LOADS },	 { "crowd", run_crowd, NR_LOADS },
-	{ "groups", run_groups, NR_LOADS }, { "busy", run_busy, 3 },
-	{ "churn", run_few_churn, 1 },	 { "meddle", run_meddle, 1 },
+	{ "load", run_load, NR_LOADS },	 { "groups", run_groups, NR_LOADS },
+	{ "meddle", run_meddle, 1 },
 	{ "proc", run_proc, 2 },	 { "flips", run_flips, 1 },
 	{ "partitions", run_partitions, 1 },
 };
@@ -230,8 +207,6 @@ static const struct race {
 	{ "off", "2000", "groups flips" },
 	{ "lock", "200", "load groups flips" },
 	{ "on", "5000", "groups flips" },
-	{ "delayed", "500", "crowd busy churn meddle" },
-	{ "state", "500", "crowd busy churn meddle" },
 };
 
 static bool actors_end(void)
@@ -270,7 +245,6 @@ int torture_races(double seconds, const char *name, const char *out)
 	write_or_die(KNOBS "aggr_tolerance", "100");
 	write_or_die(KNOBS "epoch_period", "1");
 	write_or_die(KNOBS "epoch_affinity_timeout", "1000000");
-	write_or_die(FEATURES, "TTWU_QUEUE_L2_DELAYED");
 	/* What the console has from here on is of this case. */
 	snprintf(text, sizeof(text), "races: %s\n", name);
 	write_or_die("/dev/kmsg", text);
@@ -286,7 +260,7 @@ int torture_races(double seconds, const char *name, const char *out)
 			continue;
 		for (int j = 0; j < actors[i].processes; j++, nr++)
 			pids[nr] = start(actors[i].name, actors[i].run, j, nr + 1);
-		if (actors[i].run == run_load || actors[i].run == run_crowd)
+		if (actors[i].run == run_load)
 			loads = nr;
 	}
 	usleep(seconds * 1e6);

@@ -63,10 +63,10 @@ class Boot:
 def boots(m, size):
     """The Boots of a Machine, a list: a row for each distance between CPUs that it has."""
     ms = size.ms
-    near = [cpu for cpu in m.expected() if cpu.group >= 0]
+    near = [cpu for cpu in m.expected() if cpu.l2 >= 0]
     first, places = near[0], {"one CPU": near[0].cpu}
     for cpu in near[1:]:
-        place = ("one group" if cpu.group == first.group else
+        place = ("one group" if cpu.l2 == first.l2 else
                  "one LLC" if cpu.llc == first.llc else "two LLCs")
         places.setdefault(place, cpu.cpu)
     here = first.cpu

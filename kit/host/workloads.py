@@ -164,7 +164,6 @@ class Primary:
 KNOWN = ("UTIL_FITS_CAPACITY", "SELECT_BIAS_PREV")
 PLACED = (*KNOWN, "WAKE_RECENT_IDLE", "WAKE_RATE_LIMIT", "WAKE_PREDICT")
 QUEUED = ("TTWU_QUEUE_L2", "TTWU_QUEUE_L2_ON_CPU")
-DELAYED = ("TTWU_QUEUE_L2_DELAYED",)
 PRIMARY = (
     Primary("hackbench/threads-pipe-{groups}g", QUEUED,
             "49 to 34 s on a 9654 (M. Desnoyers, LKML 2023-08-22)"),
@@ -172,8 +171,6 @@ PRIMARY = (
     Primary("tbench/{quarter}", QUEUED,
             "the known loss: -11 % at a quarter as many clients as CPUs, 2 x 128 cores of Zen 4 "
             "(S. Sapkal, LKML 2023-09, on a kernel with the rate limit of tg->load_avg)"),
-    *(Primary(metric, DELAYED, "as for TTWU_QUEUE_L2; no figure of this feature with it is known")
-      for metric in ("hackbench/threads-pipe-{groups}g", "perf/messaging-{groups}g", "tbench/{quarter}")),
     Primary("{network}-{half}-slice", ("SIS_FAST",),
             "-1 % at half as many clients as CPUs: must do no harm (Chen Yu, LKML 2024-05-07)"),
     Primary("{network}-{three_quarters}-slice", ("SIS_FAST",), "+92 % at 180 of 240 CPUs, the same"),

@@ -22,7 +22,6 @@ TIMEOUT = 900
 
 KASAN = r"BUG: KASAN: "
 COUNTERS = r"# wrong: (?:llcs: before|off, but)|WARNING: .* (?:cache_check_counts|__sched_cache_dequeue)"
-LOST = r"# wrong: (?:the end of all actors does not happen|a turn of each pair of threads does not happen)"
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,6 @@ CASES = {
     "off": Case("feature off, and a fork", "the RCU grace period before preferences are dropped", COUNTERS),
     "lock": Case("feature off, and enqueue and dequeue", "the runqueue's lock in cache_drop_preferences()", COUNTERS),
     "on": Case("feature on, and exec or exit", "the RCU grace period before tasks have preferences", COUNTERS),
-    "delayed": Case("queued delayed wakeup, and the end of the dequeue", "the wakeup of a task that has been dequeued",
-                    LOST),
-    "state": Case("queued delayed wakeup, and schedule()", "the test of sched_delayed", LOST,
-                  "likely the CPU that the wakeup is left to does it in any state of the task"),
 }
 
 

@@ -94,7 +94,7 @@ def _topology(m, figures, problems):
         wrong.append(f"the kernel has {len(seen)} CPUs, the machine file {len(expected)}")
     for cpu in expected:
         l2, llc, node = seen.get(cpu.cpu, (None, None, None))
-        for what, is_, should in (("L2 group", groups.get(cpu.cpu), cpu.group),
+        for what, is_, should in (("L2 group", groups.get(cpu.cpu), cpu.l2),
                                   ("L2", l2, cpu.l2), ("LLC", llc, cpu.llc),
                                   ("node", node, cpu.node)):
             if is_ != should:
@@ -105,8 +105,8 @@ def _topology(m, figures, problems):
     for cpu, (_, llc, node) in sorted(seen.items()):
         if llc >= 0:
             shared.setdefault((node, llc), {}).setdefault(groups.get(cpu), []).append(cpu)
-    lines = ["Which CPUs share a node, an LLC (last-level cache) and an L2 group (an L2, of at",
-             "most 4 CPUs; an LLC of up to 4 CPUs is one group), as the kernel sees it", "",
+    lines = ["Which CPUs share a node, an LLC (last-level cache) and an L2 group (an L2), as the",
+             "kernel sees it", "",
              "  node  LLC           L2 groups"]
     for (node, _), by_group in shared.items():
         llc = ranges([cpu for cpus in by_group.values() for cpu in cpus])

@@ -109,7 +109,7 @@ def conclude(what, result) -> int:
 def selftest(m, which, kernel_args=(), names=(), follow=None):
     """Run kernel selftests of the series on a Machine; return a Result. kernel_args: further arguments
     for the kernel; names: the selftests, none for all."""
-    groups = ",".join(f"{cpu.cpu}:{cpu.group}" for cpu in m.expected())
+    groups = ",".join(f"{cpu.cpu}:{cpu.l2}" for cpu in m.expected())
     return run(m, which, "selftest", {"SCHED_EXPECTED_GROUPS": groups, "NAMES": " ".join(names)},
                timeout=SELFTEST_SECONDS, kernel_args=kernel_args, follow=follow)
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from kit import paths, toml
 from kit.process import Error
 
-# CPUs that share a cache are one L2 group if they are at most this many, or the threads of a core.
-GROUP_MAX = 4
 # CONFIG_NR_CPUS of configs/boot.config.
 CPUS_MAX = 512
 # Above this APIC id, interrupts need an IOMMU with remapping.
@@ -41,7 +39,6 @@ class Cpu:
     the resource, or -1 if the CPU itself is not active; node is a node number."""
     cpu: int
     active: bool
-    group: int
     l2: int
     llc: int
     node: int
@@ -142,23 +139,15 @@ class Machine:
             step = self.threads_per_core if self.nosmt else 1
             return list(range(first, first + size, step))
 
-        threads = 1 if self.nosmt else self.threads_per_core
         result = []
         for cpu in range(self.cpus):
             llc = active_in(cpu - cpu % llc_size, llc_size)
             l2 = active_in(cpu - cpu % l2_size, l2_size)
             node = cpu // node_size
             if cpu not in llc:
-                result.append(Cpu(cpu, False, -1, -1, -1, node))
+                result.append(Cpu(cpu, False, -1, -1, node))
                 continue
-            if len(llc) <= GROUP_MAX:
-                group = llc[0]
-            else:
-                # Whole cores, as many as have no more threads than that, but one at least.
-                size = max(GROUP_MAX - GROUP_MAX % threads, threads)
-                place = l2.index(cpu)
-                group = l2[place - place % size]
-            result.append(Cpu(cpu, True, group, l2[0], llc[0], node))
+            result.append(Cpu(cpu, True, l2[0], llc[0], node))
         return result
 
 
