@@ -14,6 +14,7 @@ typedef uint64_t u64;
 typedef int64_t s64;
 
 #define BIT(n)			(1UL << (n))
+#define NSEC_PER_MSEC		1000000L
 #define U32_MAX			UINT32_MAX
 #define U64_MAX			UINT64_MAX
 #define min(a, b)		({ __auto_type _a = (a); __auto_type _b = (b); _a < _b ? _a : _b; })
