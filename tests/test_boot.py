@@ -17,7 +17,12 @@ SELFTESTS = {"l2_groups", "cs_prctl_test", "features", "sched_cache", "sched_cac
              "sched_cache_stress", "runnable_est", "sis_fast", "slice", "ttwu_queue", "wake_place",
              "wake_predict"}
 # Those that look at CPUs and LLCs. The others take half of the time, and depend less on the topology.
-TOPOLOGY = {"l2_groups", "sched_cache", "sched_cache_lb", "sis_fast", "ttwu_queue", "wake_place", "wake_predict"}
+TOPOLOGY = {"l2_groups", "sched_cache", "sis_fast", "ttwu_queue", "wake_place", "wake_predict"}
+# Where tasks gather, too, which takes minutes: on the smallest machines on which no test of it skips, together with
+# that of `make boot`.
+GATHERS = {"epyc-32", "three-llcs"}
+# Those that look at the isolation of CPUs.
+ISOLATION = {"l2_groups", "sched_cache", "sis_fast", "ttwu_queue"}
 # Those that test_page runs, on the same machine and kernel as test_selftests.
 PAGE = {feature.test for feature in FEATURES}
 KUNIT = {"sched_cache", "sched_wakeup"}
@@ -27,9 +32,9 @@ def not_here(m):
     """Return the reasons for which a selftest may skip on a Machine. Any other skip counts as a
     failure: otherwise a kernel that lost a feature or an option would pass."""
     active = [cpu for cpu in m.expected() if cpu.active]
-    groups = {(cpu.llc, cpu.group) for cpu in active}
+    groups = {(cpu.llc, cpu.l2) for cpu in active}
     llcs = {cpu.llc for cpu in active}
-    reasons = ["HOTPLUG is not 1", "isolated CPU: there is none"]
+    reasons = ["HOTPLUG is not 1", "isolated CPU of this LLC: there is none", "isolated CPU of another LLC: there is none"]
     if len(groups) == len(active):
         reasons.append("group: there is no such CPU")
     if len(groups) == len(llcs):
@@ -99,17 +104,22 @@ def selftests_on(name, names):
 
 @pytest.mark.parametrize("name", machine.names())
 def test_selftests(name):
-    """Those that look at CPUs and LLCs; on the machine of `make boot`, those that it does not run."""
-    selftests_on(name, sorted(SELFTESTS - PAGE if name == demo.DEFAULT_MACHINE else TOPOLOGY))
+    """Those that look at CPUs and LLCs; on the machine of `make boot`, those that it does not run. All of them on all
+    machines: make test-long."""
+    if name == demo.DEFAULT_MACHINE:
+        names = SELFTESTS - PAGE
+    else:
+        names = TOPOLOGY | ({"sched_cache_lb"} if name in GATHERS else set())
+    selftests_on(name, sorted(names))
 
 
 def test_selftests_with_isolated_cpus():
-    """An isolated CPU keeps its L2 group, and shares no LLC. It cannot be in a cpuset partition."""
+    """An isolated CPU keeps its L2 group, and shares the LLC of the hardware. It cannot be in a cpuset partition."""
     kernel.build(named("stack"))
     m = machine.load(demo.DEFAULT_MACHINE)
-    tests = check(guest.selftest(m, named("stack"), ["isolcpus=domain,2,3"], names=sorted(TOPOLOGY)), [
+    tests = check(guest.selftest(m, named("stack"), ["isolcpus=domain,2,3,10,11"], names=sorted(ISOLATION)), [
         *not_here(m), "refused", "an LLC has 3 cores only", "LLCs of different sizes"])
-    assert any("isolated CPU: queued" in path and test.status == ktap.OK for path, test in tests.leaves())
+    assert sum("isolated CPU of" in path and test.status == ktap.OK for path, test in tests.leaves()) == 2
 
 
 def test_features_of_the_command_line():
@@ -150,11 +160,11 @@ def test_page():
 
 
 def test_torture_with_lockdep():
-    """All that servers do to the scheduler at once, for five minutes, in a kernel with lockdep. In CI it
+    """All that servers do to the scheduler at once, for three minutes, in a kernel with lockdep. In CI it
     replaces `make stress`, whose bits are switched here, too."""
     kernel.build(named("debug"))
     # With the default of 500 processes, the part `memory` takes most of the time.
-    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), named("debug"), seed=1, processes=100, minutes=5)
+    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), named("debug"), seed=1, processes=100, minutes=3)
     print(f"{totals.guests} guests", *totals.lines(), sep="\n")
     assert not totals.failures, "\n".join(totals.failures)
     # Each part has come to something.

@@ -12,6 +12,8 @@ from kit.vm import checks
 from kit.stack.base import IDENTITY
 
 PATCHES = patches.listed(SERIES)
+# sparse takes as long as gcc: of each patch it is for make test-long, and for make checks.
+QUICK = tuple(tool for tool in checks.TOOLS if tool != "sparse")
 # These take turns in one worktree, so they leave the other CPUs to other tests.
 COMPILES = pytest.mark.xdist_group("compiles")
 
@@ -27,11 +29,27 @@ def verdicts(results):
 
 # ---- the series ----
 
+def messages_of_each_patch(tool, tools):
+    verdicts((patch, checks.messages_added(SERIES, tool, patch, *checks.pair(SERIES, patch), tools)) for patch in PATCHES)
+
+
 @pytest.mark.patches
 @COMPILES
-@pytest.mark.parametrize("tool", checks.TOOLS)
+@pytest.mark.parametrize("tool", QUICK)
 def test_no_patch_adds_a_message(tool):
-    verdicts((patch, checks.messages_added(SERIES, tool, patch, *checks.pair(SERIES, patch))) for patch in PATCHES)
+    messages_of_each_patch(tool, QUICK)
+
+
+@pytest.mark.long
+def test_no_patch_adds_a_message_of_sparse():
+    messages_of_each_patch("sparse", checks.TOOLS)
+
+
+@pytest.mark.patches
+@COMPILES
+def test_stack_adds_no_message_of_sparse():
+    base, *_, last = checks.commits(SERIES)
+    verdicts([("stack", checks.messages_added(SERIES, "sparse", "stack", base, last))])
 
 
 @pytest.mark.patches

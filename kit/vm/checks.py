@@ -410,12 +410,10 @@ ARM64 = dict.fromkeys(("SMP", "SCHED_MC", "SCHED_CLUSTER", "NUMA", "SCHEDSTATS",
 
 CONFIGURATIONS = (
     Config("SMP off", {"SMP": "n"}),
-    Config("SCHED_MC off", {"SCHED_MC": "n"}),
-    Config("SCHED_CLUSTER off", {"SCHED_CLUSTER": "n"}),
+    Config("SCHED_MC, SCHED_CLUSTER, SCHEDSTATS off", {"SCHED_MC": "n", "SCHED_CLUSTER": "n", "SCHEDSTATS": "n"}),
     Config("NUMA off", {"NUMA": "n"}),
     Config("PREEMPT_RT", {"EXPERT": "y", "PREEMPT_RT": "y"}),
     Config("SCHED_DEBUG off", {"SCHED_DEBUG": "n"}),
-    Config("SCHEDSTATS off", {"SCHEDSTATS": "n"}),
     Config("SCHED_CACHE off", {"SCHED_CACHE": "n"}),
     Config("CGROUPS off", {"CGROUPS": "n", "SCHED_CACHE": "y"}),
     # The one that boots has it off.
