@@ -113,7 +113,7 @@ def test_message_that_only_moved_is_not_new():
 
 TOY = """
 /**
- * checks_toy - Do nothing
+ * checks_toy - Do nothing, and recieve nothing
  * @a: a number
  */
 int checks_toy(int b)
@@ -175,7 +175,7 @@ def test_bad_style_is_found(toy_commit, tmp_path):
     git(SERIES.linux, "format-patch", "-1", f"--output={patch}", toy_commit)
     result = checks.style(SERIES, patch.name, tmp_path)
     print(result.facts, *result.findings, sep="\n")
-    for what in ("ERROR:TRAILING_STATEMENTS", "WARNING:COMMIT_MESSAGE", "WARNING:BRACES"):
+    for what in ("ERROR:TRAILING_STATEMENTS", "WARNING:COMMIT_MESSAGE", "WARNING:BRACES", "recieve ==> receive"):
         assert any(what in finding for finding in result.findings)
 
 

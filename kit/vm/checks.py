@@ -12,7 +12,6 @@ patch that changes no kernel code costs nothing, and a second run costs seconds.
 """
 
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -320,18 +319,18 @@ EVENTS = "include/trace/events/"
 
 
 def style(series, patch, directory=None) -> Result:
-    """Run checkpatch on a patch file; its findings are the messages."""
+    """Run checkpatch on a patch file, and codespell on what it adds; its findings are the messages."""
     _scripts(series)
     file = (directory or series.patches) / patch
-    done = sh(["perl", "scripts/checkpatch.pl", "--strict", "--no-signoff", "--codespell",
-               "--codespellfile", _dictionary(), "--terse", "--show-types", "--no-summary",
-               "--color=never", "--ignore", ",".join(NOT_FOLLOWED), file],
+    done = sh(["perl", "scripts/checkpatch.pl", "--strict", "--no-signoff", "--terse", "--show-types",
+               "--no-summary", "--color=never", "--ignore", ",".join(NOT_FOLLOWED), file],
               cwd=_source(series), capture=True, check=False)
     # done.err is ignored: spdxcheck.py complains there about a python module for each new file.
     said = [line for line in done.out.replace(f"{file}:", "").splitlines()
             if not _about_events(line, file)]
     if done.status and not done.out.strip():
         said = [f"checkpatch ended with status {done.status}: {done.err.strip()}"]
+    said += _misspelled(file)
     return Result(f"{len(said)} messages on {len(file.read_bytes().splitlines())}"
                   " lines", [f"{patch}: {line}" for line in said])
 
@@ -347,13 +346,15 @@ def _about_events(message, file) -> bool:
     return bool(files) and files[-1].startswith(EVENTS)
 
 
-def _dictionary() -> Path:
-    """Return the path of codespell's list of misspellings. checkpatch itself may look in another
-    python's modules."""
-    found = importlib.util.find_spec("codespell_lib")
-    if not found:
+def _misspelled(file) -> list[str]:
+    """Return codespell's messages on the message of a patch and the lines that it adds. checkpatch --codespell
+    takes 17 s for a patch of 1,700 lines, codespell 0.3 s."""
+    if not shutil.which("codespell"):
         raise Error(missing("codespell"))
-    return Path(found.origin).parent / "data/dictionary.txt"
+    message, _, diff = file.read_text().partition("\n---\n")
+    lines = message.splitlines() + [line[1:] for line in diff.splitlines() if line.startswith("+")]
+    done = sh(["codespell", "--builtin", "clear", "-"], input="\n".join(lines) + "\n", capture=True, check=False)
+    return [line for line in done.out.splitlines() if "==>" in line]
 
 
 @cache
