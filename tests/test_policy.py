@@ -88,12 +88,15 @@ def test_properties(properties):
 MUTANTS = [
     ("arithmetic", "CACHE_ONE_SHIFT) + elapsed / 2", "CACHE_ONE_SHIFT) ^ 4"),
     ("arithmetic", "diff > 0 ? diff + nr - 1 : diff - nr + 1", "diff"),
-    ("arithmetic", "limit = min(limit, all - spread)", "limit = all - spread"),
+    ("arithmetic", "limit = min(cores * 4 / 5, all - spread)", "limit = all - spread"),
     ("sample", "hot / 8 <= llc", "hot / 8 >= llc"),
     ("policy", "dst_full && !cache_exceeds", "dst_full && cache_exceeds"),
     ("scaling", "task - task / 4", "task - min(task, CACHE_ONE / 4)"),
     ("undoing", "part = task - task / 4", "part = task / 4"),
     ("symmetry", "i < group->nr_slots", "i < group->nr_slots - 1"),
+    ("memory", "SCHED_CACHE_BUSY, group->average, limit)",
+     "SCHED_CACHE_BUSY, group->average, group->gate == SCHED_CACHE_BUSY ? limit - limit / 8 : limit)"),
+    ("unknown_size", "if (!cache_memory_fits", "if (READ_ONCE(llc->size) && !cache_memory_fits"),
 ]
 
 

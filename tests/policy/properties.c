@@ -204,12 +204,13 @@ struct cache_sample;
 static struct sched_cache_llc { u32 size, cpus, smt; } llcs[LLCS], *sched_cache_llcs[LLCS];
 static const unsigned int cache_tolerance = 1;
 static u64 footprint;
+static u32 llc_size = BIT(25);
 #define atomic64_read(v)	((v)->counter)
 #define refcount_read(v)	((v)->counter)
 #define cache_epoch()		EPOCH
 #define cache_llc_cpus(group, i, online) (*(online) = llcs[i].cpus)
 #define cache_llc_smt(llc)	((llc)->smt)
-#define cache_footprint(group)	footprint
+#define cache_footprint(group, llc_bytes) footprint
 #define sched_cache_sample(...)	SAMPLE_UNDECIDED
 #include "gate.h"
 
@@ -243,7 +244,7 @@ static int run(struct sched_cache_group *group, const struct load *load, int epo
 			u64 ns = EPOCH * pct / 100 * (i == load->llc ? 3 : 1) / (LLCS + 2);
 
 			sched_cache_llcs[i] = &llcs[i];
-			llcs[i].size = BIT(25);
+			llcs[i].size = llc_size;
 			llcs[i].cpus = load->cores * load->smt;
 			llcs[i].smt = load->smt;
 			group->slot[i].runtime.counter += (load->running * ns) >> 20;
@@ -297,12 +298,25 @@ static void symmetry(void)
 	CHECK(run(fresh(), &other, 20, 100) == gate, LOAD "LLC %u", IS(load), other.llc);
 }
 
+/* In an LLC of unknown size, only threads that communicate are known to gain. */
+static void unknown_size(void)
+{
+	struct load load = draw_load();
+	int gate;
+
+	load.footprint++;
+	llc_size = 0;
+	gate = run(fresh(), &load, 20, 100);
+	llc_size = BIT(25);
+	CHECK(gate != SCHED_CACHE_OPEN || load.comm >= load.running / 2, LOAD, IS(load));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*check)(void); int cost; } properties[] = {
 		{ "arithmetic", arithmetic, 1 }, { "sample", sample, 1 }, { "policy", policy, 1 },
 		{ "scaling", scaling, 1 }, { "undoing", undoing, 1 }, { "memory", memory, 100 },
-		{ "symmetry", symmetry, 100 },
+		{ "symmetry", symmetry, 100 }, { "unknown_size", unknown_size, 100 },
 	};
 
 	if (argc != 4)
