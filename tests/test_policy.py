@@ -14,8 +14,8 @@ HERE = Path(__file__).parent / "policy"
 STACK = PATCHES / "6.12"
 # What the gates are made of in cache.h and cache.c.
 GATE = ["enum sched_cache_gate", "struct sched_cache_slot", "struct sched_cache_group",
-        "struct cache_decision", "cache_measure", "cache_exceeds_gate", "cache_memory_fits", "cache_judge",
-        "cache_gate_waits"]
+        "struct cache_decision", "struct cache_share", "cache_measure", "cache_exceeds_gate", "cache_memory_fits",
+        "cache_judge", "cache_gate_flaps", "cache_gate_waits"]
 STATES = 200_000
 # Above this imb_pct the load balancer, whose imbalance_pct is 117, moves tasks back.
 TOLERATED = 17
@@ -88,7 +88,7 @@ def test_properties(properties):
 MUTANTS = [
     ("arithmetic", "CACHE_ONE_SHIFT) + elapsed / 2", "CACHE_ONE_SHIFT) ^ 4"),
     ("arithmetic", "diff > 0 ? diff + nr - 1 : diff - nr + 1", "diff"),
-    ("arithmetic", "limit = min(cores * 4 / 5, all - spread)", "limit = all - spread"),
+    ("arithmetic", "limit = min(each * 3 / 4, all - spread)", "limit = all - spread"),
     ("sample", "hot / 8 <= llc", "hot / 8 >= llc"),
     ("policy", "dst_full && !cache_exceeds", "dst_full && cache_exceeds"),
     ("scaling", "task - task / 4", "task - min(task, CACHE_ONE / 4)"),
@@ -97,6 +97,7 @@ MUTANTS = [
     ("memory", "SCHED_CACHE_BUSY, group->average, limit)",
      "SCHED_CACHE_BUSY, group->average, group->gate == SCHED_CACHE_BUSY ? limit - limit / 8 : limit)"),
     ("unknown_size", "if (!cache_memory_fits", "if (READ_ONCE(llc->size) && !cache_memory_fits"),
+    ("unknown_size", "if (!cache_memory_fits", "if (!READ_ONCE(llc->size) || !cache_memory_fits"),
 ]
 
 

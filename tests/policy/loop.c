@@ -132,7 +132,7 @@ static int decide_second(const struct state *s, int p)
 	}
 	if (cur >= 0 && !cache_changes(n[cur] * CACHE_ONE, n[best] * CACHE_ONE))
 		best = cur;
-	return all * CACHE_ONE > cache_running_limit(cores[best], 1, false, 1) ? 0 : 1 << best;
+	return all * CACHE_ONE > cache_running_limit(cores[best], cores[best], false, 1) ? 0 : 1 << best;
 }
 
 /*

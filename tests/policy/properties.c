@@ -36,10 +36,10 @@ static void arithmetic(void)
 	/* Nine years of runtime in three hours: far below where it saturates. */
 	u64 runtime = any(BIT(48)), elapsed = (1 + any(BIT(43))) << 11, k = 1 + even(9);
 	u32 old = any(U32_MAX), now = any(U32_MAX), high = max(old, now), nr = 1 + even(63);
-	u32 cpus = any(U32_MAX / 2), more = any(cpus), smt = 1 + even(7), online = 1 + any(512);
-	u32 tolerance = even(101), bursts = even(1);
+	u32 cpus = any(U32_MAX / 2), more = any(cpus), online = 1 + any(512);
+	u32 tolerance = even(101), bursts = even(1), cores = even(cpus);
 	u64 size = any(BIT(40)), memory = cache_footprint_limit(size, cpus, online, tolerance);
-	u64 limit = cache_running_limit(cpus, smt, bursts, tolerance);
+	u64 limit = cache_running_limit(cpus, cores, bursts, tolerance);
 	u32 is = cache_running(runtime, elapsed);
 
 	CHECK(cache_running(runtime + any(runtime), elapsed) >= is &&
@@ -50,16 +50,16 @@ static void arithmetic(void)
 	CHECK(is >= min(old, now) && is <= high && (is != old || old == now) &&
 	      cache_average(old, high, nr) >= is && cache_average(high, now, nr) >= is,
 	      "%u, %u", old, now);
-	CHECK(cache_running_limit(cpus + more, smt, bursts, tolerance) >= limit &&
-	      cache_running_limit(cpus, smt + 1, bursts, tolerance) <= limit &&
-	      cache_running_limit(cpus, smt, bursts, tolerance + 1) >= limit &&
-	      cache_running_limit(cpus, smt, true, tolerance) <= limit &&
+	CHECK(cache_running_limit(cpus + more, cores, bursts, tolerance) >= limit &&
+	      cache_running_limit(cpus, min(cores + 1, cpus), bursts, tolerance) >= limit &&
+	      cache_running_limit(cpus, cores, bursts, tolerance + 1) >= limit &&
+	      cache_running_limit(cpus, cores, true, tolerance) <= limit &&
 	      cache_footprint_limit(size + more, cpus, online, tolerance) >= memory &&
 	      cache_footprint_limit(size, cpus + more, online, tolerance) >= memory &&
 	      cache_footprint_limit(size, cpus, online, tolerance + 1) >= memory &&
 	      cache_footprint_limit(size, min(cpus, online), online + 1, tolerance) <= memory,
-	      "%u CPUs, or %u more, of %u, SMT %u, bursts %u, tolerance %u, size %lu", cpus, more,
-	      online, smt, bursts, tolerance, size);
+	      "%u CPUs, or %u more, of %u, %u cores, bursts %u, tolerance %u, size %lu", cpus, more,
+	      online, cores, bursts, tolerance, size);
 	CHECK(cache_communicates(old, cpus) <= cache_communicates(high, cpus) &&
 	      cache_communicates(old, more) >= cache_communicates(old, cpus),
 	      "%u or %u of %u, or %u more", old, now, cpus, more);
@@ -204,11 +204,12 @@ struct cache_sample;
 static struct sched_cache_llc { u32 size, cpus, smt; } llcs[LLCS], *sched_cache_llcs[LLCS];
 static const unsigned int cache_tolerance = 1;
 static u64 footprint;
-static u32 llc_size = BIT(25);
+static u32 llc_size = BIT(25), ms;
 #define atomic64_read(v)	((v)->counter)
 #define refcount_read(v)	((v)->counter)
 #define cache_epoch()		EPOCH
-#define cache_llc_cpus(group, i, online) (*(online) = llcs[i].cpus)
+#define cache_llc_share(group, i) \
+	((struct cache_share){ llcs[i].cpus, llcs[i].cpus / llcs[i].smt, llcs[i].cpus })
 #define cache_llc_smt(llc)	((llc)->smt)
 #define cache_footprint(group, llc_bytes) footprint
 #define sched_cache_sample(...)	SAMPLE_UNDECIDED
@@ -250,9 +251,10 @@ static int run(struct sched_cache_group *group, const struct load *load, int epo
 			group->slot[i].runtime.counter += (load->running * ns) >> 20;
 			group->slot[i].communicating.counter += (load->comm * ns) >> 20;
 		}
-		if (cache_measure(group, EPOCH)) {
+		ms += EPOCH >> CACHE_MS_SHIFT;
+		if (cache_measure(group, EPOCH, ms)) {
 			cache_judge(group, &d);
-			if (!cache_gate_waits(group, d.gate, EPOCH))
+			if (!cache_gate_waits(group, d.gate, ms))
 				group->gate = d.gate;
 		}
 	}
@@ -302,13 +304,15 @@ static void symmetry(void)
 static void unknown_size(void)
 {
 	struct load load = draw_load();
-	int gate;
+	int gate, known;
 
 	load.footprint++;
+	known = run(fresh(), &load, 20, 100);
 	llc_size = 0;
 	gate = run(fresh(), &load, 20, 100);
 	llc_size = BIT(25);
-	CHECK(gate != SCHED_CACHE_OPEN || load.comm >= load.running / 2, LOAD, IS(load));
+	CHECK(load.comm >= load.running / 2 ? gate == known : gate != SCHED_CACHE_OPEN,
+	      LOAD "gate %d, or %d if it were known", IS(load), gate, known);
 }
 
 int main(int argc, char **argv)
