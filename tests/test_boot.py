@@ -58,7 +58,7 @@ def not_here(m):
         reasons.append(f"an LLC has {m.cores_per_llc} cores only")
     if m.cores_per_llc < 6:
         reasons.append("an LLC has few cores")
-    if m.cores_per_llc < room + 2 or m.cores_per_llc % 4:
+    if m.cores_per_llc < room + 2:
         reasons.append(f"room for all but {m.cores_per_llc - room} cores")
     if m.cores_per_llc < 3:
         # 80 % of the cores are less than two threads.

@@ -106,7 +106,7 @@ TABLES = {
     "smt8": (runs(8, 2), [0] * 16, [0] * 16),
     "e-cores": (runs(4, 4), [0] * 16, [0] * 16),
     "snc": (list(range(16)), runs(8, 2), [0] * 8 + [1] * 8),
-    "three-llcs": (list(range(18)), runs(6, 3), [0] * 18),
+    "three-llcs": (list(range(24)), runs(8, 3), [0] * 24),
     "vcpu-sockets": (list(range(8)), list(range(8)), [0] * 8),
 }
 
