@@ -14,10 +14,10 @@ result() {
 	[ "$2" = 0 ] && echo "ok $number $1" || echo "not ok $number $1 # exit=$2"
 }
 
-# What is traced: cache-aware scheduling is off, and on after a while; a thread is moved.
+# What is traced: cache-aware scheduling is off for so long that preferences end, and on again; a thread is moved.
 cat > /tmp/again <<END
 echo 0 > $SCHED/llc_balancing/enabled
-sleep 0.3
+sleep 1.3
 echo 1 > $SCHED/llc_balancing/enabled
 sleep 0.5
 END
