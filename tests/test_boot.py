@@ -17,9 +17,10 @@ SELFTESTS = {"l2_groups", "cs_prctl_test", "features", "sched_cache", "sched_cac
              "sched_cache_stress", "runnable_est", "sis_fast", "slice", "ttwu_queue", "wake_place",
              "wake_predict"}
 # Those that look at CPUs and LLCs. The others take half of the time, and depend less on the topology.
-TOPOLOGY = {"l2_groups", "sched_cache", "sis_fast", "ttwu_queue", "wake_place", "wake_predict"}
-# Where tasks gather, too, which takes minutes: on the smallest machines on which no test of it skips, together with
-# that of `make boot`.
+TOPOLOGY = {"l2_groups", "sis_fast", "ttwu_queue", "wake_place", "wake_predict"}
+# Those that take minutes in a guest: on the smallest machines on which, together with that of `make boot`, no test of
+# them skips.
+CACHE = {"sched_cache", "sched_cache_lb"}
 GATHERS = {"epyc-32", "three-llcs"}
 # Those that look at the isolation of CPUs.
 ISOLATION = {"l2_groups", "sched_cache", "sis_fast", "ttwu_queue"}
@@ -109,7 +110,7 @@ def test_selftests(name):
     if name == demo.DEFAULT_MACHINE:
         names = SELFTESTS - PAGE
     else:
-        names = TOPOLOGY | ({"sched_cache_lb"} if name in GATHERS else set())
+        names = TOPOLOGY | (CACHE if name in GATHERS else set())
     selftests_on(name, sorted(names))
 
 
