@@ -18,10 +18,9 @@ SELFTESTS = {"l2_groups", "cs_prctl_test", "features", "sched_cache", "sched_cac
              "wake_predict"}
 # Those that look at CPUs and LLCs. The others take half of the time, and depend less on the topology.
 TOPOLOGY = {"l2_groups", "sis_fast", "ttwu_queue", "wake_place", "wake_predict"}
-# Those that take minutes in a guest: on the smallest machines on which, together with that of `make boot`, no test of
-# them skips.
+# Those that take minutes in a guest: beside the machine of `make boot`, on one with two nodes. On all: make test-long.
 CACHE = {"sched_cache", "sched_cache_lb"}
-GATHERS = {"epyc-32", "three-llcs"}
+GATHERS = {"epyc-32"}
 # Those that look at the isolation of CPUs.
 ISOLATION = {"l2_groups", "sched_cache", "sis_fast", "ttwu_queue"}
 # Those that test_page runs, on the same machine and kernel as test_selftests.
