@@ -65,22 +65,22 @@ FEATURES = (
             "an experiment, to compare with the four features above",
             "wake_predict", True),
     Feature("SCHED_CACHE", "on",
-            "Choose a preferred LLC for each process with several threads: where most of them run, or where it has "
-            "capacity.",
+            "Choose preferred LLCs for each process with several threads: as few as hold those that run, where other "
+            "tasks leave room.",
             "off to disable all of cache-aware scheduling",
             "sched_cache", True),
     Feature("SCHED_CACHE_SAMPLE", "off",
-            "For a process larger than the LLC, sample its pages by NUMA hinting faults; prefer an LLC if threads "
+            "For a process larger than its LLCs, sample its pages by NUMA hinting faults; prefer these LLCs if threads "
             "share the pages or these fit.",
             "threads that share data without waking each other, with much memory that is seldom used",
             "sched_cache_sample", True, ("SCHED_CACHE",)),
     Feature("SCHED_CACHE_LB", "on",
-            "Let threads migrate to the preferred LLC of their process, as far as that LLC "
-            "has capacity.",
+            "Let threads migrate to the preferred LLCs of their process, as far as these "
+            "have capacity.",
             "off if aggregation costs memory bandwidth",
             "sched_cache_lb", True, ("SCHED_CACHE",)),
     Feature("SCHED_CACHE_WAKE", "off",
-            "Wake a thread in its preferred LLC if that LLC has capacity and an idle CPU.",
-            "threads that sleep often, and whose process fits into an LLC",
+            "Wake a thread in a preferred LLC if that LLC has capacity and an idle CPU.",
+            "threads that sleep often, in a process that is aggregated",
             "sched_cache_lb", True, ("SCHED_CACHE", "SCHED_CACHE_LB")),
 )

@@ -50,6 +50,7 @@ def not_here(m):
         reasons.append("no three LLCs in a node")
     if len(llcs) > 4:
         reasons.append("more than 4 LLCs")
+    reasons.append("fewer than three LLCs" if len(llcs) < 3 else "it prefers two of")
     reasons.append("it has a node of its own" if m.numa_nodes == len(llcs) else "it has more LLCs")
     # Without SMT, an LLC is full with three quarters of its cores.
     one_thread = m.threads_per_core == 1 or m.nosmt

@@ -147,7 +147,7 @@ def test_a_leader_that_has_exited():
     path = f"/proc/{FITS}/task/{FITS}/sched"
     seen = llcstat.gather(recorded(changes={path: lambda text: "".join(
         line for line in text.splitlines(True) if "cache." not in line)}))
-    assert of(seen, FITS)["preferred_llc"] == 0 and of(seen, FITS)["gates"] == {"open": 2}
+    assert of(seen, FITS)["preferred_llcs"] == [0] and of(seen, FITS)["gates"] == {"open": 2}
 
 
 def test_a_process_that_ends_while_it_is_read():
@@ -382,7 +382,7 @@ def test_in_the_guest(tmp_path):
     assert "\n".join(llcstat.render(again, width=110)) == "\n".join(text["text"]).rstrip()
     fits, large = (next(one for one in again["processes"] if one["threads"] == count) for count in (3, 2))
     assert next(iter(fits["gates"])) == "open" and fits["following"] == 3
-    assert fits["runtime_us"][fits["preferred_llc"]] > 0
+    assert fits["runtime_us"][fits["preferred_llcs"][0]] > 0
     # Both began in any LLC, and migrations are counted by process.
     assert all(one["across"] is not None and one["within"] is not None for one in (fits, large))
     assert next(iter(large["gates"])) != "open" and large["value"] > large["limit"] == 16 << 20

@@ -14,8 +14,10 @@ HERE = Path(__file__).parent / "policy"
 STACK = PATCHES / "6.12"
 # What the gates are made of in cache.h and cache.c.
 GATE = ["enum sched_cache_gate", "struct sched_cache_slot", "struct sched_cache_group",
-        "struct cache_decision", "struct cache_share", "cache_measure", "cache_exceeds_gate", "cache_memory_fits",
-        "cache_judge", "cache_gate_flaps", "cache_gate_waits"]
+        "struct cache_decision", "cache_in_set", "cache_measure", "cache_open", "cache_sum_set", "cache_part",
+        "cache_home", "cache_unfit", "cache_consider", "cache_take", "cache_commit", "cache_exceeds_gate",
+        "cache_memory_fits", "cache_judge", "cache_gate_flaps", "cache_gate_waits", "cache_trace_prefer",
+        "cache_trace_gate", "cache_apply"]
 STATES = 200_000
 # Above this imb_pct the load balancer, whose imbalance_pct is 117, moves tasks back.
 TOLERATED = 17
@@ -77,8 +79,8 @@ def failures(output):
 
 
 def test_properties(properties):
-    """No state breaks one. Memory: after random histories of load and size of the LLC, and a second of a steady load,
-    the gate is as without them."""
+    """No state breaks one. Memory: after random histories of load, also by others, and a second of a steady load,
+    gate and number of LLCs are as without them."""
     output = properties(1, STATES, TOLERATED)
     print(output)
     assert [name for name, (failed, _) in failures(output).items() if failed] == []
@@ -94,10 +96,14 @@ MUTANTS = [
     ("scaling", "task - task / 4", "task - min(task, CACHE_ONE / 4)"),
     ("undoing", "part = task - task / 4", "part = task / 4"),
     ("symmetry", "i < group->nr_slots", "i < group->nr_slots - 1"),
-    ("memory", "SCHED_CACHE_BUSY, group->average, limit)",
-     "SCHED_CACHE_BUSY, group->average, group->gate == SCHED_CACHE_BUSY ? limit - limit / 8 : limit)"),
-    ("unknown_size", "if (!cache_memory_fits", "if (READ_ONCE(llc->size) && !cache_memory_fits"),
-    ("unknown_size", "if (!cache_memory_fits", "if (!READ_ONCE(llc->size) || !cache_memory_fits"),
+    ("memory", "if (!holds ||",
+     "if (!holds || (group->gate == SCHED_CACHE_BUSY && d->value > d->limit - d->limit / 8) ||"),
+    ("memory", "|| far || cache_sum_large(&d->demand, sum))", "|| far)"),
+    ("memory", "outside > CACHE_ONE / 4", "outside > 100 * CACHE_ONE"),
+    ("memory", "distance, 0, false, room, sum))\n\t\treturn false;",
+     "distance, most, true, room, sum))\n\t\treturn false;"),
+    ("unknown_size", "if (cache_memory_fits(", "if (!sum.bytes || cache_memory_fits("),
+    ("unknown_size", "if (cache_memory_fits(", "if (sum.bytes && cache_memory_fits("),
 ]
 
 

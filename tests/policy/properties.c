@@ -192,73 +192,143 @@ static void undoing(void)
 	      !(balances(&m) && ask(&back, true) == CACHE_GATHER), MOVE, OF(m));
 }
 
-/* What the functions in gate.h take from the rest of cache.c. */
+/* What the functions in gate.h take from the kernel and the rest of cache.c. */
 #define EPOCH			10000000ULL
-#define LLCS			4
+#define LLCS			8
 #define ____cacheline_aligned
+#define for_each_set_bit(i, set, nr) for (i = 0; i < (nr); i++) if (*(set) >> i & 1)
+#define scoped_guard(rcu)
 typedef struct { u64 counter; } atomic64_t;
 typedef struct { int counter; } atomic_t, refcount_t;
 struct callback_head { void *next; };
 struct rcu_head { void *next; };
 struct cache_sample;
-static struct sched_cache_llc { u32 size, cpus, smt; } llcs[LLCS], *sched_cache_llcs[LLCS];
+struct sched_cache_group;
+static struct sched_cache_llc { u32 size, cores, smt, node; s32 free; } llcs[LLCS], *sched_cache_llcs[LLCS];
 static const unsigned int cache_tolerance = 1;
-static u64 footprint;
+static u64 resident;
 static u32 llc_size = BIT(25), ms;
+static const long jiffies, current;
 #define atomic64_read(v)	((v)->counter)
 #define refcount_read(v)	((v)->counter)
+#define atomic_inc_return_release(v) ((v)->counter++)
+#define test_bit(i, set)	(*(set) >> (i) & 1)
+#define assign_bit(i, set, value) (*(set) = (*(set) & ~BIT(i)) | (u64)(value) << (i))
+#define spin_trylock(lock)	true
+#define spin_unlock(lock)
 #define cache_epoch()		EPOCH
-#define cache_llc_share(group, i) \
-	((struct cache_share){ llcs[i].cpus, llcs[i].cpus / llcs[i].smt, llcs[i].cpus })
-#define cache_llc_smt(llc)	((llc)->smt)
-#define cache_footprint(group, llc_bytes) footprint
+#define cache_follows(p, i)	(current == 0)
+#define cache_follow(...)
+#define cache_promise(llc, load) (void)(load)
+#define cache_see_promises(group)
+#define trace_sched_cache_gate(...)
+#define trace_sched_cache_prefer(p, was, llc, nr, why, running) (void)((llc) + (nr))
+#define cache_footprint(group, llc_bytes) resident
 #define sched_cache_sample(...)	SAMPLE_UNDECIDED
+static unsigned int cache_see_cpus(struct sched_cache_group *group, int i);
+static unsigned int cache_see_llcs(struct sched_cache_group *group, int home, bool current_only);
 #include "gate.h"
+
+static unsigned int cache_see_cpus(struct sched_cache_group *group, int i)
+{
+	struct cache_option *option = &group->options[i];
+
+	option->cpus = llcs[i].cores * llcs[i].smt;
+	option->cores = llcs[i].cores;
+	option->bytes = llcs[i].size;
+	option->usable = option->cores > 1;
+	return option->cpus;
+}
+
+/* Half of the LLCs are in another node. */
+static unsigned int cache_see_llcs(struct sched_cache_group *group, int home, bool current_only)
+{
+	unsigned int nr = 0;
+
+	for (int i = 0; i < LLCS; i++) {
+		struct cache_option *option = &group->options[i];
+
+		cache_see_cpus(group, i);
+		option->chosen = cache_in_set(group, i);
+		option->distance = i / (LLCS / 2) == home / (LLCS / 2) ? 10 : 20;
+		option->room = llcs[i].free;
+		option->bias = i == home ? 0 : option->cpus * CACHE_ONE / 16 * (option->distance / 10);
+		nr += option->usable;
+	}
+	return nr;
+}
 
 struct load {
 	unsigned int threads, cores, smt, llc;
 	u64 running, comm, footprint;
+	/* How many cores others take of each LLC. */
+	unsigned int others[LLCS];
 };
 
-#define LOAD "%u threads, %.2f running, %.2f communicate, %lu MiB, %u cores; "
-#define IS(l) (l).threads, (l).running / 1024.0, (l).comm / 1024.0, (l).footprint >> 20, (l).cores
+#define LOAD "%u threads, %.2f running, %.2f communicate, %lu MiB, %u cores, others %u %u %u; "
+#define IS(l) (l).threads, (l).running / 1024.0, (l).comm / 1024.0, (l).footprint >> 20, \
+	      (l).cores, (l).others[0], (l).others[1], (l).others[2]
 
 static struct load draw_load(void)
 {
-	struct load load = { 2 + any(30), 1 + any(15), 1 + even(1), even(LLCS - 1), 0, 0, 0 };
+	struct load load = { 2 + any(60), 1 + any(15), 1 + even(1), even(LLCS - 1) };
+	bool busy = even(1);
 
 	load.running = load.threads * (even(1) ? CACHE_ONE : 1 + even(CACHE_ONE - 1));
 	load.comm = even(2) ? 0 : even(load.running);
 	load.footprint = even(2) ? any(BIT(27)) : 0;
+	/* The same in both nodes: a process may stay in the one where it is. */
+	for (int i = 0; busy && i < LLCS; i++)
+		load.others[i] = i < LLCS / 2 ? even(load.cores) : load.others[i - LLCS / 2];
 	return load;
 }
 
-/* So many epochs of @pct percent of a load, half of which runs in the LLC that is preferred. */
+/*
+ * So many epochs of @pct percent of a load. Threads run in the LLCs of the set, as many as there
+ * is room for, and elsewhere. The gate, and how many LLCs are preferred.
+ */
 static int run(struct sched_cache_group *group, const struct load *load, int epochs, int pct)
 {
 	group->refs.counter = load->threads;
-	footprint = load->footprint * pct / 100;
+	resident = load->footprint * pct / 100;
 	while (epochs--) {
-		struct cache_decision d = { .llc = load->llc };
+		struct cache_decision d = { .home = -1, .gathers = true };
+		u64 running = load->running * pct / 100, inside = 0, here[LLCS];
+		bool open = group->gate == SCHED_CACHE_OPEN;
+		unsigned int all = load->cores * load->smt;
+		struct cache_demand demand = { .average = running, .threads = load->threads };
+		u32 grain = cache_grain(&demand);
 
 		for (unsigned int i = 0; i < LLCS; i++) {
-			u64 ns = EPOCH * pct / 100 * (i == load->llc ? 3 : 1) / (LLCS + 2);
+			u32 full = min(load->cores, all * 3 / 4 + !(all * 3 / 4));
 
 			sched_cache_llcs[i] = &llcs[i];
-			llcs[i].size = llc_size;
-			llcs[i].cpus = load->cores * load->smt;
-			llcs[i].smt = load->smt;
-			group->slot[i].runtime.counter += (load->running * ns) >> 20;
-			group->slot[i].communicating.counter += (load->comm * ns) >> 20;
+			llcs[i] = (struct sched_cache_llc) {
+				llc_size, load->cores, load->smt, i / (LLCS / 2),
+				((s32)full - (s32)min(load->others[i], full)) * (s32)CACHE_ONE
+			};
+			here[i] = open && cache_in_set(group, i) ?
+				  min(running / group->nr_set,
+				      (u64)(llcs[i].free + grain / 4) / grain * grain) : 0;
+			inside += here[i];
+		}
+		for (unsigned int i = 0; i < LLCS; i++) {
+			u64 left = running - inside;
+
+			here[i] += open ? left * !cache_in_set(group, i) / (LLCS - group->nr_set) :
+				   left * (i == load->llc ? 3 : 1) / (LLCS + 2);
+			group->slot[i].runtime.counter += here[i] * EPOCH >> 20;
+			group->slot[i].communicating.counter +=
+				here[i] * EPOCH / (load->running | 1) * load->comm >> 20;
 		}
 		ms += EPOCH >> CACHE_MS_SHIFT;
 		if (cache_measure(group, EPOCH, ms)) {
-			cache_judge(group, &d);
+			cache_judge(group, &d, ms);
 			if (!cache_gate_waits(group, d.gate, ms))
-				group->gate = d.gate;
+				cache_apply(group, &d);
 		}
 	}
-	return group->gate;
+	return group->gate * 100 + (group->gate == SCHED_CACHE_OPEN ? group->nr_set : 0);
 }
 
 static struct sched_cache_group *fresh(void)
@@ -266,10 +336,13 @@ static struct sched_cache_group *fresh(void)
 	struct sched_cache_group *group = calloc(1, sizeof(*group) + LLCS * sizeof(*group->slot));
 
 	group->nr_slots = LLCS;
+	group->options = calloc(LLCS, sizeof(*group->options));
+	group->set = calloc(1, sizeof(*group->set));
+	group->llc = -1;
 	return group;
 }
 
-/* A second of a steady load later, the gate is as if nothing had been before. */
+/* A second of a steady load later, gate and number of LLCs are as if nothing had been before. */
 static void memory(void)
 {
 	struct load load = draw_load(), was;
@@ -281,6 +354,8 @@ static void memory(void)
 	group = fresh();
 	for (u64 i = even(3) + 1; i; i--) {
 		was = draw_load();
+		was.cores = load.cores;
+		was.smt = load.smt;
 		run(group, &was, 1 + any(200), 100);
 	}
 	after = run(group, &load, 100, 100);
@@ -293,9 +368,12 @@ static void memory(void)
 /* The gate depends on what an LLC has, not on its number. */
 static void symmetry(void)
 {
-	struct load load = draw_load(), other = load;
-	int gate = run(fresh(), &load, 20, 100);
+	struct load load = draw_load(), other;
+	int gate;
 
+	memset(load.others, 0, sizeof(load.others));
+	gate = run(fresh(), &load, 20, 100);
+	other = load;
 	other.llc = even(LLCS - 1);
 	CHECK(run(fresh(), &other, 20, 100) == gate, LOAD "LLC %u", IS(load), other.llc);
 }
@@ -311,7 +389,7 @@ static void unknown_size(void)
 	llc_size = 0;
 	gate = run(fresh(), &load, 20, 100);
 	llc_size = BIT(25);
-	CHECK(load.comm >= load.running / 2 ? gate == known : gate != SCHED_CACHE_OPEN,
+	CHECK(load.comm >= load.running / 2 ? gate / 100 == known / 100 : gate / 100 != SCHED_CACHE_OPEN,
 	      LOAD "gate %d, or %d if it were known", IS(load), gate, known);
 }
 

@@ -9,12 +9,15 @@
 typedef uint8_t u8;
 typedef uint16_t u16;
 typedef int16_t s16;
+typedef int32_t s32;
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int64_t s64;
 
 #define BIT(n)			(1UL << (n))
 #define NSEC_PER_MSEC		1000000L
+#define DIV_ROUND_UP(a, b)	(((a) + (b) - 1) / (b))
+#define S32_MIN			INT32_MIN
 #define U32_MAX			UINT32_MAX
 #define U64_MAX			UINT64_MAX
 #define min(a, b)		({ __auto_type _a = (a); __auto_type _b = (b); _a < _b ? _a : _b; })
