@@ -35,7 +35,6 @@ static const struct knob {
 	{ KNOBS "epoch_affinity_timeout", 1, 1000000 },
 	{ KNOBS "overaggr_pct", 0, 100 },
 	{ KNOBS "imb_pct", 0, 100 },
-	{ WAKE_MIGRATION, 1, 1000000 },
 };
 
 /* Files without anything to write. */

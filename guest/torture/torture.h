@@ -17,7 +17,6 @@
 #define SCHED "/sys/kernel/debug/sched/"
 #define KNOBS SCHED "llc_balancing/"
 #define FEATURES SCHED "features"
-#define WAKE_MIGRATION SCHED "wake_migration_us"
 #define CPU_DIR "/sys/devices/system/cpu/"
 #define CGROUP "/sys/fs/cgroup/"
 #define PROGRAM "/proc/self/exe"
