@@ -160,6 +160,13 @@ def test_new_message_is_found(toy_commit, tool, finds):
         assert len([finding for finding in result.findings if re.search(what, finding)]) == 1
 
 
+def test_what_sparse_says_by_chance_is_left_out():
+    said = ["kernel/sched/cache.c: warning: dereference of noderef expression",
+            "kernel/sched/psi.c: warning: dereference of noderef expression",
+            "kernel/sched/cache.c: warning: context imbalance in 'f' - wrong count at exit"]
+    assert checks.reliable(said, ["kernel/sched/cache.c", "kernel/sched/sched.h"]) == said[:1]
+
+
 @pytest.mark.patches
 @COMPILES
 def test_function_that_changes_is_found(toy_commit):
