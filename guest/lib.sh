@@ -69,6 +69,11 @@ set_state() {
 	for write in $(echo "$1" | tr , ' '); do
 		file=/sys/kernel/debug/sched/${write%%=*} value=${write#*=}
 		echo "$value" > "$file" || exit
+		# Mainline's llc_balancing/enabled reads 0 and 1, ours never and always.
+		case $write in
+		llc_balancing/enabled=0) value="0\|never" ;;
+		llc_balancing/enabled=1) value="1\|always" ;;
+		esac
 		grep -qw -- "$value" "$file" || { echo "# $write does not last"; exit 1; }
 	done
 }

@@ -13,8 +13,8 @@ from kit.vm import demo, guest, kernel, ktap, machine
 
 pytestmark = pytest.mark.boot
 
-SELFTESTS = {"l2_groups", "cs_prctl_test", "features", "sched_cache", "sched_cache_lb", "sched_cache_sample",
-             "sched_cache_stress", "runnable_est", "sis_fast", "slice", "ttwu_queue", "wake_place",
+SELFTESTS = {"l2_groups", "cs_prctl_test", "features", "sched_cache", "sched_cache_control", "sched_cache_lb",
+             "sched_cache_sample", "sched_cache_stress", "runnable_est", "sis_fast", "slice", "ttwu_queue", "wake_place",
              "wake_predict"}
 # Those that look at CPUs and LLCs. The others take half of the time, and depend less on the topology.
 TOPOLOGY = {"l2_groups", "sis_fast", "ttwu_queue", "wake_place", "wake_predict"}
