@@ -136,21 +136,28 @@ def test_errors(tmp_path):
 @pytest.mark.boot
 def test_recipes_in_the_guest(tmp_path):
     """Each of the three ways to trace gives a picture of a process that leaves one LLC for the other or gathers
-    in one; a thread that is moved is seen with the stack that moved it; settings are applied and refused."""
+    in one; a thread that is moved is seen with the stack that moved it; settings are applied and refused;
+    with `advise`, llcctl says which processes are aggregated, and which together."""
     kernel.build(named("stack"))
-    tools = {f"bin/{name}": ROOT / "tools" / name for name in ("llcstat", "sched-settings")}
+    tools = {f"bin/{name}": ROOT / "tools" / name for name in ("llcctl", "llcstat", "sched-settings")}
     files = python_files(tmp_path, [shutil.which("trace-cmd"), shutil.which("perf")]) | tools
     run = guest.run(machine.load("two-ccx"), named("stack"), "tools", timeout=1200, files=files)
     tests = ktap.parse(run.ktap)
     lines = run.ktap.splitlines()
     said = {name: "\n".join(line[len(name) + 3:] for line in lines if line.startswith(f"# {name} "))
             for name in ("settings", "refused", "look", "tracefs", "trace-cmd", "perf", "moved", "perf-moved",
-                         "trace-cmd-said", "perf-said", "threads")}
-    print(*(said[name] for name in ("settings", "refused", "threads", "trace-cmd-said", "perf-said")),
+                         "trace-cmd-said", "perf-said", "threads", "llcctl")}
+    print(*(said[name] for name in ("settings", "refused", "threads", "trace-cmd-said", "perf-said", "llcctl")),
           said["moved"][:1500], f"{run.seconds:.0f} s", sep="\n")
-    assert run.failures() + tests.failures() == [] and len(tests.leaves()) == 7
+    assert run.failures() + tests.failures() == [] and len(tests.leaves()) == 8
     assert "left out: llc_balancing/none=1" in said["settings"]
     assert "llc_balancing/imb_pct=101: refused: Invalid argument" in said["refused"]
+    pid = re.search(r" of (\d+)", said["threads"])[1]
+    lists = said["llcctl"].split("enabled: advise")[1:]
+    rows = [re.findall(rf"^{pid} +(\d+) +(\d+) +(\w+) +(\S+) .* (\w+) +workload$", text, re.M) for text in lists]
+    assert rows == [[], [("1", "3", "always", "-", "open")], [("2", "4", "always", "0", "busy")],
+                    [("1", "0", "never", "-", "never")]]
+    assert f"workload ({pid})" in said["llcctl"] and "refuses" in said["llcctl"]
     # The thread runs when its affinity changes, or sleeps.
     for name in ("moved", "perf-moved"):
         assert re.search(r"sched_migrate_task.*\n(.*\n)*.*(migration_cpu_stop|set_cpus_allowed_ptr)", said[name])

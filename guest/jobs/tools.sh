@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The job of tests/test_llcplot.py: what docs/llcstat.md and docs/hosts.md tell to do with sched-settings, tracefs, trace-cmd and
-# perf, beside a process of three threads. Prints what they print, each line behind "# NAME ".
+# The job of tests/test_llcplot.py: what docs/llcstat.md and docs/hosts.md tell to do with sched-settings, tracefs, trace-cmd,
+# perf and llcctl, beside a process of three threads. Prints what they print, each line behind "# NAME ".
 
 export PYTHONHOME=/usr
 SCHED=/sys/kernel/debug/sched TRACING=/sys/kernel/tracing
@@ -30,7 +30,7 @@ taskset -p ffff "$1"
 END
 
 echo "TAP version 13"
-echo "1..7"
+echo "1..8"
 
 # Settings: two that apply, one that may fail, and then one that the kernel refuses.
 printf '%s\n' features=SIS_FAST llc_balancing/imb_pct=30 -llc_balancing/none=1 > /tmp/conf
@@ -107,3 +107,29 @@ perf script -i /tmp/perf.data > /tmp/perf-moved 2> /tmp/said
 sed 's/^/# perf-said /' /tmp/said
 grep -q "sched_migrate_task:.* pid=$tid " /tmp/perf-moved
 result perf-moved $?
+
+# With advise, the process is aggregated when it is asked for, alone or with another one, and else it is not.
+printf '%s\n' llc_balancing/enabled=advise > /tmp/conf
+{
+	sched-settings /tmp/conf
+	sleep 1
+	python3 /bin/llcctl list
+	python3 /bin/llcctl run --always sleep 60 &
+	python3 /bin/llcctl pid "$pid" --always
+	sleep 1
+	python3 /bin/llcctl list
+	python3 /bin/llcctl suggest --wakeups
+	python3 /bin/llcctl pid $! --join "$pid"
+	python3 /bin/llcctl pid "$pid" --tolerance 0
+	sleep 1
+	python3 /bin/llcctl list
+	python3 /bin/llcctl pid "$pid" --tolerance 101
+	python3 /bin/llcctl pid $! --leave
+	python3 /bin/llcctl pid "$pid" --never
+	sleep 1
+	python3 /bin/llcctl list
+	python3 /bin/llcctl cgroup no/such/group --always
+} > /tmp/llcctl 2>&1
+grep -q "there is no control group" /tmp/llcctl
+result llcctl $?
+echo 1 > $SCHED/llc_balancing/enabled
