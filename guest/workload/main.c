@@ -50,9 +50,9 @@ static const char usage[] =
 "      of PAIRS receivers, on CPUs FIRST to LAST. threads: all tasks are threads of one process;\n"
 "      processes: each task is a process; groups: each group is a process. SLICE_US: the slice that\n"
 "      each task asks for, in us, 100 to 100000\n"
-"* pipeline LANES STAGES LOOPS WARM\n"
+"* pipeline LANES STAGES LOOPS WARM [joined]\n"
 "      ms until LOOPS messages have gone through each lane of STAGES processes with two threads each,\n"
-"      after WARM ms\n"
+"      after WARM ms. joined: the processes of a lane are one group of cache-aware scheduling\n"
 "* cyclic THREADS PERIOD_US TIMES [lockstep]\n"
 "      us that SCHED_FIFO threads run late, on average. Each runs for a tenth of each of TIMES periods.\n"
 "      Their periods begin one after the other, evenly; lockstep: all at once\n"
@@ -65,12 +65,13 @@ static const char usage[] =
 "      AF_UNIX socket, with WORK_US us of computing for each request. threads: all tasks are threads\n"
 "      of one process; processes: each task is a process; client-server: the clients are the threads\n"
 "      of one process, the servers those of another. pN: round trip\n"
-"* sharing PROCESSES THREADS KIB WARM MS [pinned|near|apart|stride|read]\n"
+"* sharing PROCESSES THREADS KIB WARM MS \\\n"
+"          [pinned|near|apart|stride|read|segment|joined]\n"
 "      steps/ms of threads that share KIB with the threads of their process: 64 random accesses, one\n"
 "      of eight a write; 64 steps are followed by a sleep of 20 us. pinned: each thread has a CPU, far\n"
 "      from those of its process, and cannot be placed; near: each has the next CPU; apart: each thread\n"
 "      uses a part of its own; stride: each thread uses its own lines of every page; read:\n"
-"      nothing is written\n"
+"      nothing is written; segment: all processes share KIB; joined: and are one group\n"
 "* tenants PROCESSES PERCENT WARM MS [near]\n"
 "      steps/ms of a process, the geometric mean: such threads in processes of 14 to 1 threads, as many in\n"
 "      all as PERCENT of the CPUs, if that is no more; each process shares 256 KiB to 8 MiB. near: each\n"
@@ -85,9 +86,9 @@ static const char usage[] =
 "      it changes SHARED_KIB of the lane's, computes for WORK_US us, touching a random line of its own\n"
 "      PRIVATE_KIB every 20 ns or so, and wakes the other one by a futex. So a CPU second has\n"
 "      1000000 / WORK_US wakeups at most. pN: from the wakeup to running\n"
-"* mixed HOGS KIB PAIRS WORK_US WARM MS\n"
+"* mixed HOGS KIB PAIRS WORK_US WARM MS [never]\n"
 "      GB/s of HOGS threads of hog with KIB each, in one process with PAIRS lanes of handoff that share\n"
-"      no data. pN: wakeups of the lanes\n"
+"      no data. pN: wakeups of the lanes. never: the hogs are left out of the group of the process\n"
 "* barrier THREADS WORK_US PRIVATE_KIB WARM MS\n"
 "      rounds/ms of threads of one process. In each round, each thread computes for WORK_US us, touching\n"
 "      random lines of its own PRIVATE_KIB as handoff does, and sleeps until all threads are done\n"
@@ -290,9 +291,10 @@ static void run_pipeline(void)
 {
 	int lanes = number("LANES", 1, MOST_TASKS / 2), stages = number("STAGES", 1, MOST_TASKS / 2);
 	long loops = number("LOOPS", 1, 1 << 30), warm = warm_argument();
+	bool joined = more() && !word("joined");
 
 	no_more();
-	pipeline(lanes, stages, loops, warm);
+	pipeline(lanes, stages, loops, warm, joined);
 }
 
 static void run_cyclic(void)
@@ -325,7 +327,8 @@ static void run_sharing(void)
 	enum sharers how = ANYWHERE;
 
 	if (more())
-		how = (enum sharers[]){ PINNED, NEAR, APART, STRIDE, READ }[word("pinned|near|apart|stride|read")];
+		how = (enum sharers[]){ PINNED, NEAR, APART, STRIDE, READ, SEGMENT, JOINED }[
+			word("pinned|near|apart|stride|read|segment|joined")];
 	no_more();
 	if ((how == PINNED || how == NEAR) && options.start != START_NONE)
 		bad("start: pinned threads cannot be placed");
@@ -392,13 +395,15 @@ static void run_mixed(void)
 	int hogs = number("HOGS", 1, MOST_TASKS / 2), pairs;
 	long kib = number("KIB", 4, MOST_KIB) & ~3L, warm, ms;
 	double work;
+	bool never;
 
 	pairs = number("PAIRS", 1, MOST_TASKS / 4);
 	work = work_argument();
 	warm = warm_argument();
 	ms = ms_argument();
+	never = more() && !word("never");
 	no_more();
-	mixed(hogs, kib, pairs, work, warm, ms);
+	mixed(hogs, kib, pairs, work, warm, ms, never);
 }
 
 static void run_barrier(void)

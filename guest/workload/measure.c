@@ -46,6 +46,8 @@ static struct shared {
 		ALIGNED volatile uint64_t operations;
 	} of[MOST_TASKS];
 	uint32_t waits[MOST_TASKS][BUCKETS];
+	/* The process of a group that the others of it join. */
+	_Atomic pid_t leaders[MOST_TASKS];
 } *shared;
 
 static int expected;
@@ -231,6 +233,34 @@ void join(int number, int group, int seat)
 	shared->members[number].thread = thread;
 	if (shared->placing)
 		restrict_thread(thread, place_of(group, seat));
+}
+
+static void ask(const char *what)
+{
+	int fd = open("/sys/kernel/debug/sched/llc_balancing/groups", O_WRONLY);
+
+	if (fd < 0 || write(fd, what, strlen(what)) < 0)
+		err(1, "groups: %s", what);
+	close(fd);
+}
+
+void join_processes(int group)
+{
+	pid_t leader = 0;
+	char what[64];
+
+	if (atomic_compare_exchange_strong(&shared->leaders[group], &leader, getpid()))
+		return;
+	snprintf(what, sizeof(what), "%d join %d", getpid(), leader);
+	ask(what);
+}
+
+void leave_out(void)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "%d never", gettid());
+	ask(what);
 }
 
 void begin_work(void)

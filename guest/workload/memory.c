@@ -67,7 +67,7 @@ struct tenant {
 static void share(const struct tenant *tenants, int processes, enum sharers how)
 {
 	int order[MOST_TASKS], total = 0, i, thread;
-	bool pinned = how == PINNED || how == NEAR;
+	bool pinned = how == PINNED || how == NEAR, segment = how == SEGMENT || how == JOINED;
 
 	for (i = 0; i < processes; i++)
 		total += tenants[i].threads;
@@ -76,6 +76,8 @@ static void share(const struct tenant *tenants, int processes, enum sharers how)
 	expect_tasks(total);
 	processes_ = processes;
 	sharers = how;
+	if (segment)
+		memory = map(tenants[0].kib << 10, MAP_SHARED);
 	shuffle(order, processes);
 	for (i = 0; i < processes; first_sharer += tenants[i++].threads) {
 		size_t bytes = tenants[i].kib << 10;
@@ -90,10 +92,13 @@ static void share(const struct tenant *tenants, int processes, enum sharers how)
 			continue;
 		set_seed(random_number() + order[i]);
 		process_ = i;
-		join(first_sharer, i, 0);
+		join(first_sharer, segment ? 0 : i, segment ? i : 0);
+		if (how == JOINED)
+			join_processes(0);
 		scatter();
 		sleep_us(order[i] * 50);
-		memory = map(bytes + threads_each * own_lines * LINE, MAP_PRIVATE);
+		if (!segment)
+			memory = map(bytes + threads_each * own_lines * LINE, MAP_PRIVATE);
 		memset(memory, 0, bytes + threads_each * own_lines * LINE);
 		/* Resident, and not touched again. */
 		start_order = malloc(threads_each * sizeof(*start_order));
@@ -275,12 +280,16 @@ void handoff(int lanes, double work, size_t shared_kib, size_t private_kib, long
 
 /* ---- hogs and pairs in one process ---- */
 
+static bool hogs_never;
+
 static void *hog_or_pair(void *argument)
 {
+	if ((uintptr_t)argument < first_of_lanes && hogs_never)
+		leave_out();
 	return (uintptr_t)argument < first_of_lanes ? streamer(argument) : lane_task(argument);
 }
 
-void mixed(int hogs, size_t kib, int pairs, double work, long warm_ms, long ms)
+void mixed(int hogs, size_t kib, int pairs, double work, long warm_ms, long ms, bool never)
 {
 	int order[MOST_TASKS], i, count = hogs + 2 * pairs;
 
@@ -289,6 +298,7 @@ void mixed(int hogs, size_t kib, int pairs, double work, long warm_ms, long ms)
 	stream_bytes = kib << 10;
 	stream_threads = count;
 	first_of_lanes = hogs;
+	hogs_never = never;
 	handoff_work_us = work;
 	make_lanes(pairs);
 	shuffle(order, count);

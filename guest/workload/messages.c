@@ -242,7 +242,7 @@ static void turn_lanes(const int *first, const int *last, int lanes)
 	}
 }
 
-void pipeline(int lanes, int stages, long count, long warm_ms)
+void pipeline(int lanes, int stages, long count, long warm_ms, bool joined)
 {
 	int first[MOST_TASKS], last[MOST_TASKS], order[MOST_TASKS], ends[2], i, j, lane;
 	double begin;
@@ -263,6 +263,8 @@ void pipeline(int lanes, int stages, long count, long warm_ms)
 			stage_number = j;
 			if (!start_process()) {
 				scatter();
+				if (joined)
+					join_processes(lane);
 				start_thread(ANY, stage, &stage_number);
 				stage(NULL);
 			}

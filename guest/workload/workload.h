@@ -109,6 +109,15 @@ void expect_tasks(int count);
  * the prescribed start wants it.
  */
 void join(int number, int group, int seat);
+
+/*
+ * Have the process of a task decide with those of other tasks of the group in which LLCs they
+ * are: it joins that which was first to call this.
+ */
+void join_processes(int group);
+
+/* Have the scheduler leave the thread that calls this out of the group of its process. */
+void leave_out(void);
 /* Called by each task once its memory is set up. */
 void begin_work(void);
 /* Wait until all tasks have called begin_work(); measure() does that. */
@@ -159,18 +168,18 @@ struct messages {
 void ping_pong(int a, int b, long times);
 void messages(const struct messages *given);
 void rate(const struct messages *given, long warm_ms, long ms);
-void pipeline(int lanes, int stages, long count, long warm_ms);
+void pipeline(int lanes, int stages, long count, long warm_ms, bool joined);
 void request_response(int pairs, double work, long warm_ms, long ms, enum how how, int first, int last,
 		      long slice_us);
 
 /* memory.c */
-enum sharers { ANYWHERE, PINNED, NEAR, APART, STRIDE, READ };
+enum sharers { ANYWHERE, PINNED, NEAR, APART, STRIDE, READ, SEGMENT, JOINED };
 void sharing(int processes, int threads, size_t kib, long warm_ms, long ms, enum sharers how);
 void tenants(int processes, int percent, long warm_ms, long ms, enum sharers how);
 void phase(int processes, int threads, size_t kib, size_t own_kib, long phase_ms, long warm_ms, long ms);
 void hog(int processes, int threads, size_t kib, long warm_ms, long ms);
 void handoff(int lanes, double work, size_t shared_kib, size_t private_kib, long warm_ms, long ms);
-void mixed(int hogs, size_t kib, int pairs, double work, long warm_ms, long ms);
+void mixed(int hogs, size_t kib, int pairs, double work, long warm_ms, long ms, bool never);
 void barrier(int threads, double work, size_t private_kib, long warm_ms, long ms);
 void stop_the_world(int mutating, double mutator_us, int workers, double work, size_t kib, long warm_ms, long ms);
 
