@@ -204,6 +204,35 @@ def test_rates():
     assert of(llcstat.since(old, new), FITS)["across"] == 3
 
 
+@pytest.mark.parametrize("ticks, llcs, says", [
+    ((60, 60, 60), (0, 0, 1), "may gain; 1 of 1 "), ((60, 60, 60), (0, 0, 0), "nothing to gain now; 0 of 1 "),
+    ((180, 0, 0), (0, 1, 1), "nothing to gain now; 0 of 1 "), ((75, 74, 0), (0, 1, 1), "now; 0 of 0 "),
+])
+def test_line(ticks, llcs, says, monkeypatch):
+    """A process is busy from 1.5 CPUs on, here 150 ticks in a second. What it is called is not shown."""
+    monkeypatch.setattr(llcstat.os, "sysconf", lambda name: 100)
+    seen = dict(llcstat.gather(recorded()), seconds=1)
+    for one in seen["processes"]:
+        one["ticks"] = sum(ticks) if one["pid"] == FITS else 0
+    for own, llc, count in zip(of(seen, FITS)["list"], llcs, ticks):
+        own["llc"], own["ticks"] = llc, count
+    line = llcstat.line_of(seen, "A CPU")
+    print(line)
+    assert says + "busy processes in several LLCs; A CPU; LLCs: 2 of 8 CPUs 16M; nodes: 1; Linux 6.12" in line
+    assert "workload" not in line and "\n" not in line
+    seen["llcs"] = seen["llcs"][:1]
+    assert llcstat.line_of(seen, "A CPU").startswith("llcstat: cannot gain; ")
+
+
+def test_line_of_this_machine():
+    done = subprocess.run([sys.executable, TOOL, "--line", "--watch", "0.1"], check=True, capture_output=True,
+                          text=True)
+    assert re.fullmatch(r"llcstat: .* gain.*; \d+ of \d+ busy processes .*; Linux \S+\n", done.stdout)
+    done = subprocess.run([sys.executable, TOOL, "--line", "--from", RECORDED / "llcstat-6.12.txt"],
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and "needs a running kernel" in done.stderr
+
+
 def test_sort_and_top():
     seen = llcstat.gather(recorded())
     first = {key: next(line for line in llcstat.render(seen, sort=key) if "workload" in line).split()[0]

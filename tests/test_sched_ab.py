@@ -49,6 +49,15 @@ def test_off_on_on_off(ab):
                           "on 2.0000 median of 4, 2.0000 to 2.0000", "on / off 0.5000"]
 
 
+def test_line(ab):
+    """The last line has the result."""
+    status, out, _ = ab("-n", "1", "--line", "-f", "Time: ([0-9.]+)", "SCHED_CACHE", "--", *BENCHMARK)
+    assert status == 0 and out.splitlines()[-1] == (
+        "sched-ab: SCHED_CACHE, figure; off 4.0000 median of 2, 4.0000 to 4.0000; on 2.0000 median of 2, 2.0000 to"
+        f" 2.0000; on / off 0.5000; Linux {os.uname().release}")
+    assert "sched-ab" not in (ab.out / "table.txt").read_text()
+
+
 def test_seconds_and_several_bits(ab):
     """Without a pattern, the figure is the time. Each bit gets its own value again."""
     status, out, _ = ab("-n", "1", "SIS_FAST,SCHED_CACHE", "--", "true")
