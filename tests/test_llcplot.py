@@ -155,7 +155,7 @@ def test_recipes_in_the_guest(tmp_path):
     pid = re.search(r" of (\d+)", said["threads"])[1]
     lists = said["llcctl"].split("enabled: advise")[1:]
     rows = [re.findall(rf"^{pid} +(\d+) +(\d+) +(\w+) +(\S+) .* (\w+) +workload$", text, re.M) for text in lists]
-    assert rows == [[], [("1", "3", "always", "-", "open")], [("2", "4", "always", "0", "busy")],
+    assert rows == [[], [("1", "3", "always", "-", "open")], [("2", "3", "always", "0", "busy")],
                     [("1", "0", "never", "-", "never")]]
     assert f"workload ({pid})" in said["llcctl"] and "refuses" in said["llcctl"]
     # The thread runs when its affinity changes, or sleeps.

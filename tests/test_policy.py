@@ -15,7 +15,7 @@ STACK = PATCHES / "6.12"
 # What the gates are made of in cache.h and cache.c.
 GATE = ["enum sched_cache_gate", "struct sched_cache_slot", "struct sched_cache_group",
         "struct cache_decision", "cache_in_set", "cache_measure", "cache_open", "cache_sum_set", "cache_part",
-        "cache_home", "cache_unfit", "cache_consider", "cache_take", "cache_commit", "cache_exceeds_gate",
+        "cache_home", "cache_unfit", "cache_pick_set", "cache_consider", "cache_take", "cache_commit", "cache_exceeds_gate",
         "cache_memory_fits", "cache_judge", "cache_gate_flaps", "cache_gate_waits", "cache_trace_prefer",
         "cache_trace_gate", "cache_apply"]
 STATES = 200_000

@@ -205,12 +205,15 @@ struct rcu_head { void *next; };
 struct cache_sample;
 struct sched_cache_group;
 static struct sched_cache_llc { u32 size, cores, smt, node; s32 free; } llcs[LLCS], *sched_cache_llcs[LLCS];
-static const unsigned int cache_tolerance = 1;
 static u64 resident;
 static u32 llc_size = BIT(25), ms;
 static const long jiffies, current;
 #define atomic64_read(v)	((v)->counter)
-#define refcount_read(v)	((v)->counter)
+#define atomic_read(v)		((v)->counter)
+/* There is one process. */
+#define cache_threads(group)	((u32)(group)->refs.counter)
+#define cache_group_tolerance(group) 1
+#define sched_cache_sample_free(sample) (void)(sample)
 #define atomic_inc_return_release(v) ((v)->counter++)
 #define test_bit(i, set)	(*(set) >> (i) & 1)
 #define assign_bit(i, set, value) (*(set) = (*(set) & ~BIT(i)) | (u64)(value) << (i))
