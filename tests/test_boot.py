@@ -21,6 +21,8 @@ TOPOLOGY = {"l2_groups", "sis_fast", "ttwu_queue", "wake_place", "wake_predict"}
 # Those that take minutes in a guest: beside the machine of `make boot`, on one with two nodes. On all: make test-long.
 CACHE = {"sched_cache", "sched_cache_lb"}
 GATHERS = {"epyc-32"}
+# Those for a kernel with lockdep, where they take several times as long.
+LOCKS = {"features", "sched_cache", "sched_cache_control", "sched_cache_lb", "sched_cache_stress", "ttwu_queue"}
 # Those that look at the isolation of CPUs.
 ISOLATION = {"l2_groups", "sched_cache", "sis_fast", "ttwu_queue"}
 # Those that test_page runs, on the same machine and kernel as test_selftests.
@@ -142,17 +144,27 @@ def test_features_of_the_command_line():
         'there is no feature "RUBBISH"']
 
 
-def test_selftests_with_checkers():
-    """The selftests and the KUnit tests on the kernel with lockdep and the series' own checks."""
+def selftests_with_checkers(names):
+    """Run selftests, and the KUnit tests, on the kernel with lockdep and the series' own checks."""
     kernel.build(named("debug"))
     m = machine.load(demo.DEFAULT_MACHINE)
     # With lockdep, a hop of a pipe takes hundreds of microseconds.
     slow = ["a turn takes too long to communicate", "they are too slow"]
-    tests = check(guest.selftest(m, named("debug")), not_here(m) + slow)
+    tests = check(guest.selftest(m, named("debug"), names=sorted(names)), not_here(m) + slow)
     suites = [test for test in tests.tests if test.name.startswith("kunit: ")]
     assert {test.name.removeprefix("kunit: ") for test in suites} == KUNIT
-    assert {test.name.removeprefix("selftests: sched: ") for test in tests.tests if test not in suites} == SELFTESTS
+    assert {test.name.removeprefix("selftests: sched: ") for test in tests.tests if test not in suites} == names
     assert all(test.subtests for test in suites)
+
+
+def test_selftests_with_checkers():
+    """Those that take locks in turns of their own, or of which others take part."""
+    selftests_with_checkers(LOCKS)
+
+
+@pytest.mark.long
+def test_other_selftests_with_checkers():
+    selftests_with_checkers(SELFTESTS - LOCKS)
 
 
 def test_page():
