@@ -162,11 +162,6 @@ def test_selftests_with_checkers():
     selftests_with_checkers(LOCKS)
 
 
-@pytest.mark.long
-def test_other_selftests_with_checkers():
-    selftests_with_checkers(SELFTESTS - LOCKS)
-
-
 def test_page():
     """`make boot` succeeds, with the selftest of each feature."""
     assert demo.command(settings.read("boot", {})) == 0

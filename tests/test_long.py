@@ -12,7 +12,7 @@ from kit.sim import simulate, validate, workloads
 from kit.stack import patches
 from kit.trials import programs, torture
 from kit.vm import demo, guest, kernel, ktap, machine
-from test_boot import check, not_here, selftests_on
+from test_boot import LOCKS, SELFTESTS, check, not_here, selftests_on, selftests_with_checkers
 
 pytestmark = pytest.mark.long
 
@@ -33,6 +33,11 @@ def test_soak():
 def test_all_selftests(name):
     """Those that `make test` runs on one machine only, too."""
     selftests_on(name, ())
+
+
+def test_other_selftests_with_checkers():
+    """Those that CI does not run on the kernel with lockdep."""
+    selftests_with_checkers(SELFTESTS - LOCKS)
 
 
 def test_stress():
