@@ -45,7 +45,7 @@ grep -q "2 applied, 1 failed" /tmp/refused
 result refused $?
 
 echo 0 > $SCHED/llc_balancing/enabled
-workload 1 windows=1 window_ms=120000 sharing 1 3 512 100 120000 > /tmp/workload 2>&1 &
+workload 1 windows=1 window_ms=1200000 sharing 1 3 512 100 1200000 > /tmp/workload 2>&1 &
 sleep 0.5
 # The process with the threads is a child of the one that was started.
 for dir in /proc/[0-9]*/task; do

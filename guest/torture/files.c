@@ -23,6 +23,7 @@
 #define SCHEDSTATS "/proc/sys/kernel/sched_schedstats"
 #define EVENTS "/sys/kernel/tracing/events/sched/enable"
 #define NOBODY 65534
+#define GROUPS KNOBS "groups"
 
 /* Knobs, with the smallest and the largest value that each accepts. */
 static const struct knob {
@@ -63,6 +64,20 @@ static int nr_features;
 static char knobs_before[ARRAY_SIZE(knobs)][32], features_before[4096], llcs_before[4096];
 static char numa_before[16];
 
+/* `enabled` shows words for the numbers that are written. */
+static int read_knob(const char *path, char *text, size_t size)
+{
+	int result = read_file(path, text, size);
+
+	if (result > 0 && !strcmp(path, KNOBS "enabled") && !mainline) {
+		if (!strcmp(text, "never\n"))
+			strcpy(text, "0\n");
+		else if (!strcmp(text, "always\n"))
+			strcpy(text, "1\n");
+	}
+	return result;
+}
+
 static void read_llcs(char *text, size_t size)
 {
 	if (read_file(KNOBS "llcs", text, size) <= 0)
@@ -79,7 +94,7 @@ void find_files(void)
 			features[nr_features++] = word;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(knobs); i++) {
-		if (read_file(knobs[i].path, knobs_before[i], sizeof(knobs_before[i])) > 0)
+		if (read_knob(knobs[i].path, knobs_before[i], sizeof(knobs_before[i])) > 0)
 			continue;
 		knobs_before[i][0] = '\0';
 		if (!mainline)
@@ -164,7 +179,7 @@ static void write_invalid(const struct knob *knob, const char *value)
 		wrong("%s: %zu bytes '%s': %s, not EINVAL", knob->path, length,
 		      printable(bytes, length), strerror(-result));
 	if (value) {
-		read_file(knob->path, after, sizeof(after));
+		read_knob(knob->path, after, sizeof(after));
 		if (strcmp(value, after))
 			wrong("%s: %zu bytes '%s' changed it from %s to %s", knob->path, length,
 			      printable(bytes, length), value, after);
@@ -187,7 +202,7 @@ static void write_knob(void)
 		value = 1 + below(10);
 	snprintf(text, sizeof(text), "%u\n", value);
 	result = write_file(knob->path, text);
-	read_file(knob->path, found, sizeof(found));
+	read_knob(knob->path, found, sizeof(found));
 	if (result || strcmp(text, found))
 		wrong("%s: wrote %s: %s; it shows %s", knob->path, text, strerror(-result), found);
 	done(OP_knob);
@@ -227,6 +242,24 @@ static void write_feature(void)
 	done(OP_feature);
 }
 
+/* Any process may end meanwhile, or be none of those that can be asked for. */
+static void write_group(void)
+{
+	static const char *const asks[] = { "always", "never", "default", "leave", "tolerance 3", "join" };
+	int pid = below(4) ? (int)below(800) + 1 : getpid(), ask = below(ARRAY_SIZE(asks)), result;
+	const char *bad = bad_knobs[below(ARRAY_SIZE(bad_knobs))];
+	char text[64];
+
+	snprintf(text, sizeof(text), strcmp(asks[ask], "join") ? "%d %s\n" : "%d %s %d\n", pid,
+		 asks[ask], 1 + below(800));
+	result = write_file(GROUPS, text);
+	if (result && result != -EINVAL && result != -ESRCH && result != -ENOMEM &&
+	    result != -EOPNOTSUPP)
+		wrong("groups: %s: %s", text, strerror(-result));
+	if (write_file(GROUPS, bad) != -EINVAL)
+		wrong("groups: '%s' was not refused", bad);
+}
+
 /* The only one that writes to all of these. */
 void run_knobs(int number)
 {
@@ -250,6 +283,10 @@ void run_knobs(int number)
 		case 6:
 		case 7:
 			write_knob();
+			break;
+		case 8:
+			if (!access(GROUPS, W_OK))
+				write_group();
 			break;
 		default:
 			write_feature();
@@ -387,7 +424,7 @@ static void check_tables(void)
 	char path[512];
 
 	while (dir && (entry = readdir(dir))) {
-		bool known = entry->d_name[0] == '.';
+		bool known = entry->d_name[0] == '.' || !strcmp(entry->d_name, "groups");
 
 		snprintf(path, sizeof(path), KNOBS "%s", entry->d_name);
 		for (size_t i = 0; i < ARRAY_SIZE(knobs); i++)
@@ -416,10 +453,10 @@ static void check_limits(const struct knob *knob)
 	int result;
 
 	for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
-		read_file(knob->path, before, sizeof(before));
+		read_knob(knob->path, before, sizeof(before));
 		snprintf(text, sizeof(text), "%lld\n", tries[i].value);
 		result = write_file(knob->path, text);
-		read_file(knob->path, after, sizeof(after));
+		read_knob(knob->path, after, sizeof(after));
 		if (result != tries[i].result || strcmp(after, result ? before : text))
 			wrong("%s: wrote %s: %s; before %s after %s", knob->path, text,
 			      strerror(-result), before, after);
@@ -439,7 +476,7 @@ static void check_addresses(const struct knob *knob, const char *value)
 	if (write(fd, "", 0) >= 0 || errno != EINVAL)
 		wrong("%s: an empty write: %s, not EINVAL", knob->path, strerror(errno));
 	close(fd);
-	read_file(knob->path, after, sizeof(after));
+	read_knob(knob->path, after, sizeof(after));
 	if (strcmp(value, after))
 		wrong("%s: %s instead of %s", knob->path, after, value);
 	done(OP_invalid_knob);
@@ -522,7 +559,7 @@ static void check_races(const struct knob *knob, const char *value)
 			} else if (i < 4) {
 				write_invalid(knob, NULL);
 			} else {
-				read_file(knob->path, found, sizeof(found));
+				read_knob(knob->path, found, sizeof(found));
 				if (strcmp(found, values[0]) && strcmp(found, values[1]))
 					wrong("%s: a race shows %s", knob->path, found);
 				done(OP_raced_read);
