@@ -21,9 +21,9 @@ TOPOLOGY = {"l2_groups", "sis_fast", "ttwu_queue", "wake_place", "wake_predict"}
 # Those that take minutes in a guest: beside the machine of `make boot`, on one with two nodes. On all: make test-long.
 CACHE = {"sched_cache", "sched_cache_lb"}
 GATHERS = {"epyc-32"}
-# Those for a kernel with lockdep, which takes several times as long. Where threads run in time, on a busy host, is for
+# Those for a kernel with lockdep, which takes several times as long. How soon threads move, on a busy host, is for
 # kernels without.
-LOCKS = {"features", "sched_cache_control", "sched_cache_stress", "ttwu_queue"}
+LOCKS = {"features", "sched_cache", "sched_cache_control", "sched_cache_stress", "ttwu_queue"}
 # Those that look at the isolation of CPUs.
 ISOLATION = {"l2_groups", "sched_cache", "sis_fast", "ttwu_queue"}
 # Those that test_page runs, on the same machine and kernel as test_selftests.
