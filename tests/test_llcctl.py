@@ -67,10 +67,11 @@ class Host:
         (self.top / path).parent.mkdir(parents=True, exist_ok=True)
         (self.top / path).write_text(text)
 
-    def start(self, *pids, comm="a b", flags=0, state="S", began=7, tgid=None):
+    def start(self, *pids, comm="a b", flags=0, state="S", began=7, tgid=None, threads=1):
         """Start processes."""
         for pid in pids:
-            self.write(f"proc/{pid}/stat", f"{pid} ({comm}) {state} 1 1 1 0 -1 {flags} " + "0 " * 12 + f"{began} 0\n")
+            self.write(f"proc/{pid}/stat", f"{pid} ({comm}) {state} 1 1 1 0 -1 {flags} " + "0 " * 10 +
+                       f"{threads} 0 {began} 0\n")
             self.write(f"proc/{pid}/status", f"Name:\tx\nTgid:\t{tgid or pid}\n")
 
     def end(self, pid):
@@ -136,6 +137,9 @@ def test_refusals(host, code, args, says):
 def test_a_process_that_is_a_zombie(host):
     host.start(50, state="Z")
     fails("no process 50", "pid", "50", "--always")
+    # Its first thread has ended, another one runs.
+    host.start(50, state="Z", threads=2)
+    assert llcctl.main(["pid", "50", "--always"]) == 0 and host.said() == ["50 always"]
 
 
 @pytest.mark.parametrize("enabled, features, says", [
@@ -194,6 +198,13 @@ def test_run(host, args):
     """The command is the process that was asked for, and gets all of its options."""
     status, out, _ = run(host.top, "run", *args, "sh", "-c", "echo $$ $1; exit 3", "x", "--never")
     assert status == 3 and host.said() == [f"{out.split()[0]} always"] and out.split()[1] == "--never"
+
+
+def test_run_leaves_signals_alone(host):
+    """Python ignores some, and an exec keeps that."""
+    _, out, _ = run(host.top, "run", "--never", "grep", "^SigIgn", "/proc/self/status")
+    alone = subprocess.run(["grep", "^SigIgn", "/proc/self/status"], capture_output=True, text=True, check=True)
+    assert out == alone.stdout
 
 
 def test_run_of_no_program(host):
@@ -274,7 +285,7 @@ def test_processes_that_end_meanwhile(host, capsys):
 @pytest.mark.parametrize("path, says", [
     ("none", "there is no control group none"), ("../proc", "there is no control group"),
     ("x", "is not a control group"), ("empty", "there is no process in"),
-    ("a/cgroup.procs", "there is no control group")])
+    ("a/cgroup.procs", "there is no control group"), ("", "has an empty name")])
 def test_bad_cgroups(host, path, says):
     host.cgroup("a", 50)
     host.cgroup("empty")
@@ -365,6 +376,20 @@ def test_watch(host, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("always: 2 processes\n" + "always: 1 process\n" * 4)
 
 
+def test_watch_goes_on_when_the_kernel_refuses(host, monkeypatch, capsys):
+    """It asks again for the process that was refused. At first, a refusal ends it."""
+    host.cgroup("a", 50)
+
+    def refuse():
+        host.cgroup("a", 50, 51, 52)
+        host.refuses[51] = errno.ENOMEM
+    rounds = watched(host, monkeypatch, ["cgroup", "a", "--always", "--watch"], refuse, host.refuses.clear)
+    assert rounds == [["50 always"], ["52 always"], ["51 always"]]
+    assert "the kernel refuses '51 always'" in capsys.readouterr().err
+    host.refuses[50] = errno.ENOMEM
+    fails("refuses '50 always'", "cgroup", "a", "--always", "--watch")
+
+
 def test_watch_of_a_group(host, monkeypatch):
     """A new process joins one that still is in the group: neither one that has ended, nor one that has left with
     exec. One process can be the first. A group that is made again begins anew."""
@@ -405,10 +430,17 @@ def test_unit(host, systemctl, name, unit):
     assert (host.top / "asked").read_text().split()[-1] == unit
 
 
+@pytest.mark.parametrize("top", ["unified/", "systemd/"])
+def test_unit_with_version_1_of_control_groups(host, systemctl, top):
+    systemctl("LoadState=loaded\nControlGroup=/system.slice/a")
+    host.cgroup(f"{top}system.slice/a", 50)
+    assert llcctl.main(["unit", "a", "--always"]) == 0 and host.said() == ["50 always"]
+
+
 @pytest.mark.parametrize("text, status, says", [
     ("LoadState=not-found\nControlGroup=", 0, "there is no unit x.service"),
     ("LoadState=loaded\nControlGroup=", 0, "x.service has no processes"), ("", 0, "x.service has no processes"),
-    ("", 1, "systemctl: trouble"), ("LoadState=loaded\nControlGroup=/gone", 0, "there is no control group /gone"),
+    ("", 1, "systemctl: trouble"), ("LoadState=loaded\nControlGroup=/gone", 0, "there is no control group gone"),
     ("LoadState=loaded\nControlGroup=/empty", 0, "there is no process in")])
 def test_bad_units(host, systemctl, text, status, says):
     systemctl(text, status)
@@ -484,7 +516,7 @@ def test_suggest(host, tmp_path, capsys):
 
 @pytest.mark.parametrize("changes, why", [
     ({"gates": {"busy": 3}}, "gate busy"), ({"gates": {"footprint": 2, "waker": 1}}, "gate footprint"),
-    ({"gates": {"affinity": 3}}, "gate affinity"), ({"gates": {"never": 3}}, "gate never"),
+    ({"gates": {"affinity": 3}}, "gate affinity"),
     ({"running": 6.1}, "more running threads than half of the LLCs hold"), ({"running": 1.4}, "fewer than 1.5"),
     ({"running": None, "ticks": 0}, "fewer than 1.5"), (cache({"cache.group.processes": 2}), "joined")])
 def test_processes_that_are_not_worth_a_try(changes, why):
@@ -573,9 +605,9 @@ def test_wakeups_of_a_trace(host):
     # Within a process, in interrupts, of a kernel thread, of the idle task, and of a thread that has ended.
     text += waking(50, 51) + "".join(waking(50, 60, context) for context in "hHszZ")
     text += waking(50, 70) + waking(70, 50) + waking(0, 50, comm="<idle>") + waking(99, 50)
-    assert llcctl.wakeups_of(text) == {(50, 60): 3}
+    assert llcctl.wakeups_of(text.splitlines()) == {(50, 60): 3}
     # With the option record-tgid.
-    assert llcctl.wakeups_of(waking(50, 60).replace(" [", " (     50) [")) == {(50, 60): 1}
+    assert llcctl.wakeups_of([waking(50, 60).replace(" [", " (     50) [")]) == {(50, 60): 1}
 
 
 def test_pairs(host):
@@ -587,6 +619,20 @@ def test_pairs(host):
     assert [lines[0] for lines in found] == ["a b (60) and a b (61): 2000 wakeups between them per second"]
     assert found[0][1] == "    llcctl pid 61 --join 60"
     assert left == {"gate footprint": 1, "more running threads than half of the LLCs hold": 2}
+
+
+def test_pairs_that_are_joined_or_may_not(host, monkeypatch, capsys):
+    """One of which has joined another group may join; one whose mode is `never` is left out, alone and in pairs."""
+    host.start(FITS, 60, 61, 62, 63)
+    for pid in (60, 61, 62):
+        host.write(f"proc/{pid}/sched", "cache.group.processes : 3\n")
+    monkeypatch.setattr(llcctl, "look", lambda _: seen_of(seconds=1.0))
+    trace = waking(60, 61) * 300 + waking(61, 63) * 200 + waking(62, FITS) * 900
+    Trace(host, monkeypatch, trace)
+    host.write("sched/llc_balancing/groups", HEAD + f"60 3 3 default - 1.0 0 open\n{FITS} 1 0 never - 0.0 - never\n")
+    assert llcctl.main(["suggest", "--wakeups"]) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"llcctl (.*)", out) == ["pid 63 --join 61"] and "1 with mode never" in out
 
 
 class Trace:
