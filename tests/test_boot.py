@@ -21,9 +21,9 @@ TOPOLOGY = {"l2_groups", "sis_fast", "ttwu_queue", "wake_place", "wake_predict"}
 # Those that take minutes in a guest: beside the machine of `make boot`, on one with two nodes. On all: make test-long.
 CACHE = {"sched_cache", "sched_cache_lb"}
 GATHERS = {"epyc-32"}
-# Those for a kernel with lockdep, which takes several times as long. How soon threads move, on a busy host, is for
-# kernels without.
-LOCKS = {"features", "sched_cache", "sched_cache_control", "sched_cache_stress", "ttwu_queue"}
+# Those for a kernel with lockdep, which takes several times as long: of cache-aware scheduling, those that start,
+# move and end most tasks. How soon threads move, on a busy host, is for kernels without.
+LOCKS = {"features", "sched_cache_control", "sched_cache_stress", "ttwu_queue"}
 # Those that look at the isolation of CPUs.
 ISOLATION = {"l2_groups", "sched_cache", "sis_fast", "ttwu_queue"}
 # Those that test_page runs, on the same machine and kernel as test_selftests.
@@ -128,12 +128,13 @@ def test_selftests_with_isolated_cpus():
 
 def test_features_of_the_command_line():
     """sched_features= switches features as a write does, whatever blanks there are, reports the names of none, and
-    leaves the rest at the defaults."""
+    leaves the rest at the defaults. sched_cache= says which processes are aggregated, if it is a word for that."""
     kernel.build(named("stack"))
     m = machine.load("one-llc")
     before, after = (
         guest.run(m, named("stack"), "features", kernel_args=more)
-        for more in ([], ['sched_features="NO_SCHED_CACHE, RUBBISH,,TTWU_QUEUE_L2 "']))
+        for more in ([], ['sched_features="NO_SCHED_CACHE, RUBBISH,,TTWU_QUEUE_L2 "', "sched_cache=advise",
+                          "sched_cache=rubbish"]))
     check(before)
     check(after)
     was, now = (re.search("# features (.*)", result.ktap)[1].split() for result in (before, after))
@@ -143,6 +144,8 @@ def test_features_of_the_command_line():
     assert re.findall(r"sched_features: (.*?)\r?\n", before.console) == []
     assert re.findall(r"sched_features: (.*?)\r?\n", after.console) == [
         'there is no feature "RUBBISH"']
+    assert [re.search("# enabled (.*)", result.ktap)[1].strip() for result in (before, after)] == ["always", "advise"]
+    assert "sched_cache=rubbish is unknown" in after.console and "sched_cache=" not in before.console
 
 
 def selftests_with_checkers(names):

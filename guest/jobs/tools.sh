@@ -112,21 +112,21 @@ result perf-moved $?
 printf '%s\n' llc_balancing/enabled=advise > /tmp/conf
 {
 	sched-settings /tmp/conf
-	sleep 1
+	sleep 0.3
 	python3 /bin/llcctl list
 	python3 /bin/llcctl run --always sleep 60 &
 	python3 /bin/llcctl pid "$pid" --always
-	sleep 1
+	sleep 0.3
 	python3 /bin/llcctl list
 	python3 /bin/llcctl suggest --wakeups
 	python3 /bin/llcctl pid $! --join "$pid"
 	python3 /bin/llcctl pid "$pid" --tolerance 0
-	sleep 1
+	sleep 0.3
 	python3 /bin/llcctl list
 	python3 /bin/llcctl pid "$pid" --tolerance 101
 	python3 /bin/llcctl pid $! --leave
 	python3 /bin/llcctl pid "$pid" --never
-	sleep 1
+	sleep 0.3
 	python3 /bin/llcctl list
 	python3 /bin/llcctl cgroup no/such/group --always
 } > /tmp/llcctl 2>&1
