@@ -172,11 +172,11 @@ def test_page():
 
 
 def test_torture_with_lockdep():
-    """All that servers do to the scheduler at once, for three minutes, in a kernel with lockdep. In CI it
+    """All that servers do to the scheduler at once, in one guest, in a kernel with lockdep. In CI it
     replaces `make stress`, whose bits are switched here, too."""
     kernel.build(named("debug"))
     # With the default of 500 processes, the part `memory` takes most of the time.
-    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), named("debug"), seed=1, processes=100, minutes=3)
+    totals = torture.run(machine.load(demo.DEFAULT_MACHINE), named("debug"), seed=1, processes=100, minutes=1)
     print(f"{totals.guests} guests", *totals.lines(), sep="\n")
     assert not totals.failures, "\n".join(totals.failures)
     # Each part has come to something.
