@@ -18,12 +18,11 @@ SELFTESTS = {"l2_groups", "cs_prctl_test", "features", "sched_cache", "sched_cac
              "wake_predict"}
 # Those that look at CPUs and LLCs. The others take half of the time, and depend less on the topology.
 TOPOLOGY = {"l2_groups", "sis_fast", "ttwu_queue", "wake_place", "wake_predict"}
-# Those that take minutes in a guest: beside the machine of `make boot`, on one with two nodes. On all: make test-long.
-CACHE = {"sched_cache", "sched_cache_lb"}
-GATHERS = {"epyc-32"}
-# Those for a kernel with lockdep, which takes several times as long: of cache-aware scheduling, those that start,
-# move and end most tasks. How soon threads move, on a busy host, is for kernels without.
-LOCKS = {"features", "sched_cache_control", "sched_cache_stress", "ttwu_queue"}
+# Takes minutes in a guest: beside the machine of `make boot`, on one with two nodes. On all: make test-long.
+GATHERS = {"epyc-32": {"sched_cache_lb"}}
+# Those for a kernel with lockdep, which takes several times as long. The other locks of cache-aware scheduling are for
+# torture; how soon threads move, on a busy host, is for kernels without.
+LOCKS = {"features", "sched_cache_control", "ttwu_queue"}
 # Those that look at the isolation of CPUs.
 ISOLATION = {"l2_groups", "sched_cache", "sis_fast", "ttwu_queue"}
 # Those that test_page runs, on the same machine and kernel as test_selftests.
@@ -113,7 +112,7 @@ def test_selftests(name):
     if name == demo.DEFAULT_MACHINE:
         names = SELFTESTS - PAGE
     else:
-        names = TOPOLOGY | (CACHE if name in GATHERS else set())
+        names = TOPOLOGY | GATHERS.get(name, set())
     selftests_on(name, sorted(names))
 
 

@@ -319,7 +319,8 @@ def test_figures_are_the_same_again():
 
 
 @pytest.mark.usefixtures("built")
-@pytest.mark.parametrize("name", ["pipe/any-of-one-LLC", "futex/any-of-two-LLCs"])
+@pytest.mark.parametrize("name", [pytest.param("pipe/any-of-one-LLC", marks=pytest.mark.long),
+                                  "futex/any-of-two-LLCs"])
 def test_wakeups_select_a_cpu(name):
     """In the rows whose tasks may use several CPUs, and in no other."""
     state = plan.states(named("stack"))[0]

@@ -22,7 +22,7 @@ echo "1..4"
 echo 1 > /proc/sys/kernel/sched_schedstats
 workload 1 windows=1 window_ms=60000 sharing 1 3 512 100 60000 > /tmp/fits 2>&1 &
 workload 1 windows=1 window_ms=60000 sharing 1 2 65536 100 60000 > /tmp/large 2>&1 &
-sleep 3
+sleep 1
 run 1 text --record /tmp/record
 # The one with three threads: they are in a child of the process that was started.
 run 2 pid --pid "$(awk '$2 == "workload" && $3 == 3 { print $1 }' /tmp/out)"
