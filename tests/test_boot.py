@@ -20,8 +20,8 @@ SELFTESTS = {"l2_groups", "cs_prctl_test", "features", "sched_cache", "sched_cac
 TOPOLOGY = {"l2_groups", "sis_fast", "ttwu_queue", "wake_place", "wake_predict"}
 # Takes minutes in a guest: beside the machine of `make boot`, on one with two nodes. On all: make test-long.
 GATHERS = {"epyc-32": {"sched_cache_lb"}}
-# Those for a kernel with lockdep, which takes several times as long. The other locks of cache-aware scheduling are for
-# torture; how soon threads move, on a busy host, is for kernels without.
+# Those for a kernel with lockdep, which takes several times as long. Of cache-aware scheduling, torture starts, moves and
+# ends tasks with lockdep, too; how soon threads move, on a busy host, is for kernels without.
 LOCKS = {"features", "sched_cache_control", "ttwu_queue"}
 # Those that look at the isolation of CPUs.
 ISOLATION = {"l2_groups", "sched_cache", "sis_fast", "ttwu_queue"}
@@ -161,7 +161,7 @@ def selftests_with_checkers(names):
 
 
 def test_selftests_with_checkers():
-    """Those that take locks in turns of their own, or of which others take part."""
+    """Those that take locks in turns of their own. The others: make test-long."""
     selftests_with_checkers(LOCKS)
 
 

@@ -139,7 +139,7 @@ def test_recipes_in_the_guest(tmp_path, tracers):
     """Each of the three ways to trace gives a picture of a process that leaves one LLC for the other or gathers
     in one; a thread that is moved is seen with the stack that moved it; settings are applied and refused;
     with `advise`, llcctl says which processes are aggregated, and which together. In CI, the way without trace-cmd
-    and perf, which takes a third of the time."""
+    and perf alone."""
     kernel.build(named("stack"))
     tools = {f"bin/{name}": ROOT / "tools" / name for name in ("llcctl", "llcstat", "sched-settings")}
     files = python_files(tmp_path, [shutil.which("trace-cmd"), shutil.which("perf")]) | tools

@@ -104,18 +104,22 @@ def test_output_of_two_processes_is_shown_and_sigterm_ends_them(tmp_path):
     """As make test runs them. What the tests started ends, too."""
     shutil.copy(ROOT / "tests/conftest.py", tmp_path)
     (tmp_path / "test_sample.py").write_text(SLOW)
-    proc = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-n2", "--dist=loadgroup",
-         "--capture=fd", f"--rootdir={tmp_path}", tmp_path],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    output, given_up = tmp_path / "said", time.monotonic() + 300
+    with open(output, "w", encoding="utf-8") as file:
+        proc = subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-n2", "--dist=loadgroup",
+             "--capture=fd", f"--rootdir={tmp_path}", tmp_path],
+            cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
     try:
-        while len(sleepers()) < 2:
-            assert proc.poll() is None
+        # A test may sleep before the report of the one before it has arrived.
+        while len(sleepers()) < 2 or output.read_text().count("\nmeasured ") < 2:
+            assert proc.poll() is None and time.monotonic() < given_up
             time.sleep(0.1)
         proc.send_signal(signal.SIGTERM)
-        said = proc.communicate()[0]
+        proc.wait()
     finally:
         proc.kill()
+    said = output.read_text()
     print(said)
     assert not sleepers()
     assert "\nmeasured 0\n" in said and "\nmeasured 1\n" in said
