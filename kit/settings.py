@@ -113,7 +113,7 @@ SETTINGS = (
             " have SEED + 1, ... (default: random; races and irqsoff: 1)"),
     Setting("PROCESSES", number(1, 1_000_000), 500, "processes with threads that each guest starts before its memory"
             " is checked (default: 500)"),
-    Setting("CASES", words, (), "known races to drive, by their names in the table of make races (default: all)"),
+    Setting("CASES", words, (), "what to run, by the names in the table of make races or of make cases (default: all)"),
     Setting("THREADS", number(1, 512), 0, "how many threads of each attacker compute in parallel (default: half"
             " as many as the machine has CPUs)"),
     Setting("COMPARE", str, "", "series whose unpatched kernel is measured beside ours (7.3)"),

@@ -8,7 +8,7 @@ import pytest
 from here import named
 from kit import settings
 from kit.features import FEATURES
-from kit.trials import torture
+from kit.trials import cases, torture
 from kit.vm import demo, guest, kernel, ktap, machine
 
 pytestmark = pytest.mark.boot
@@ -168,6 +168,17 @@ def test_selftests_with_checkers():
 def test_page():
     """`make boot` succeeds, with the selftest of each feature."""
     assert demo.command(settings.read("boot", {})) == 0
+
+
+def test_what_does_not_depend_on_chance_holds_in_public_cases():
+    """Those of make cases that compare a figure with a number, once each. Those that compare two states need rounds."""
+    m = machine.load(demo.DEFAULT_MACHINE)
+    names = ("frame-busy", "moved-40", "model-4", "partition-root", "partition-isolated", "quota", "stages")
+    kernel.build(named("stack"))
+    _, table, wrong = cases.run(m, named("stack"), cases.chosen(cases.load(), m, names), 1, cases.SHORT_MS)
+    print(*cases.page(table), sep="\n")
+    assert not wrong, "\n".join(wrong)
+    assert not [str(row[1]) for row in table if row[1].factor is None and row[2] != cases.HOLDS]
 
 
 def test_torture_with_lockdep():

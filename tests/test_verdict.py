@@ -157,7 +157,7 @@ def test_few_blocks_change_signs():
 @pytest.mark.parametrize("freedom", [1, 2.5, 8, 11.3, 26, 1000.5])
 def test_quantile_does_not_depend_on_the_version_of_scipy(freedom):
     """stdtrit() is off by up to 1e-9, in each version otherwise; an interval that is wide in percent shows that."""
-    assert scipy_special.stdtr(freedom, verdict._quantile(freedom)) == pytest.approx(0.975, abs=1e-14)
+    assert scipy_special.stdtr(freedom, verdict.quantile(freedom)) == pytest.approx(0.975, abs=1e-14)
 
 
 def test_holm_by_hand():

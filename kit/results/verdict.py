@@ -159,7 +159,7 @@ class Verdict:
 
 # ---- a test is what it says of each possible true change ----
 
-def _quantile(freedom):
+def quantile(freedom):
     """Give the t that a true change of zero exceeds to one side with a chance of ALPHA / 2. Versions of scipy
     agree in nine digits of stdtrit; a step of Newton's method with stdtr gives the others."""
     t = float(special.stdtrit(freedom, 1 - ALPHA / 2))
@@ -182,7 +182,7 @@ class _T:
 
     def interval(self):
         """Give both ends of the 95 % interval."""
-        reach = _quantile(self.freedom) * self.error
+        reach = quantile(self.freedom) * self.error
         return self.estimate - reach, self.estimate + reach
 
 

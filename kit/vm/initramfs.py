@@ -65,7 +65,7 @@ def base(which):
     for job in sorted((GUEST / "jobs").glob("sim.sh" if which.build == SMALL else "*.sh")):
         archive.file(f"jobs/{job.name}", job.read_bytes(), 0o755)
     for source in [GUEST / "workload"] if which.build == SMALL else [
-            *sorted(GUEST.glob("*.c")), GUEST / "torture", GUEST / "workload"]:
+            *sorted(GUEST.glob("*.c")), GUEST / "cases", GUEST / "torture", GUEST / "workload"]:
         archive.file(f"bin/{source.stem}", compiled(source, out).read_bytes(), 0o755)
     if which.build != SMALL and which.patched:
         with lock(out / "lock"):

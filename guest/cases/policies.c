@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Policies, cgroups, partitions and core scheduling beside threads of the fair class. */
+#include "cases.h"
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#ifndef PR_SCHED_CORE
+#define PR_SCHED_CORE 62
+#endif
+#ifndef PR_SCHED_CORE_CREATE
+#define PR_SCHED_CORE_CREATE 1
+#endif
+/* The whole process. */
+#define THREAD_GROUP 1
+
+static double duty, quota_ms;
+
+/* Run `duty` percent of some 10 ms, again and again, and note how much longer than that it took. */
+static void *bursts(void *argument)
+{
+	struct seat *me = argument;
+	unsigned int seed = me - board->seat + 77;
+
+	for (;;) {
+		double period = varied(10, &seed), busy = period * duty / 100, begin;
+
+		nap(period - busy);
+		begin = now();
+		work(busy);
+		waited(me, now() - begin - busy);
+		here(me);
+	}
+	return NULL;
+}
+
+static int first_count, second_count;
+
+/* ---- batch: seats of the batch process first ---- */
+
+static void *batch_thread(void *argument)
+{
+	struct sched_param none = {};
+
+	if (word(3, "nice") ? setpriority(PRIO_PROCESS, gettid(), 19)
+			    : sched_setscheduler(0, word(3, "idle") ? SCHED_IDLE : SCHED_BATCH, &none))
+		err(1, "%s", arguments[3]);
+	return hog(argument);
+}
+
+static void batch_process(int count)
+{
+	threads(batch_thread, 0, count);
+}
+
+static void service_process(int first)
+{
+	threads(bursts, first, second_count);
+}
+
+void batch(void)
+{
+	double before;
+
+	first_count = number(0);
+	second_count = number(1);
+	duty = number(2);
+	seats(0, 0, first_count);
+	seats(1, first_count, second_count);
+	process(batch_process, first_count);
+	process(service_process, first_count);
+	nap(WARM_MS);
+	before = used(0, first_count);
+	board->measuring = 1;
+	figure("cpus", look(0, first_count, measure_ms).cpus);
+	figure("batch", (used(0, first_count) - before) / measure_ms);
+	figure("wait", wait_mean(first_count, second_count));
+	figure("p99", wait_at(first_count, second_count, 0.99));
+}
+
+/* ---- quota: seats of the process with a quota first ---- */
+
+static void quota_process(int count)
+{
+	if (!put("quota/cgroup.procs", "0"))
+		err(1, "quota");
+	hogs(0, count);
+}
+
+/* A group whose processes have so much CPU time in each period. */
+static void limited(const char *name, double ms, double period)
+{
+	char file[64], text[64];
+
+	if (!put("cgroup.subtree_control", "+cpu"))
+		err(1, "the cpu controller");
+	directory(name);
+	snprintf(file, sizeof(file), "%s/cpu.max", name);
+	snprintf(text, sizeof(text), "%.0f %.0f", ms * 1e3, period * 1e3);
+	if (ms && !put(file, text))
+		err(1, "cpu.max");
+}
+
+void quota(void)
+{
+	double before;
+
+	first_count = number(0);
+	quota_ms = number(1);
+	second_count = number(3);
+	duty = 60;
+	limited("quota", quota_ms, number(2));
+	seats(0, 0, first_count);
+	seats(1, first_count, second_count);
+	process(quota_process, first_count);
+	process(service_process, first_count);
+	nap(WARM_MS);
+	before = used(0, first_count);
+	measure(0, first_count);
+	figure("quota", (used(0, first_count) - before) / (measure_ms + WARM_MS) / (quota_ms / number(2)));
+	figure("wait", wait_mean(first_count, second_count));
+	figure("p99", wait_at(first_count, second_count, 0.99));
+}
+
+/* ---- moved ---- */
+
+static void *sleeper(void *argument)
+{
+	struct seat *me = argument;
+
+	for (;;) {
+		work(0.5);
+		here(me);
+		if ((me - board->seat) % 2)
+			nap(0.5);
+	}
+	return NULL;
+}
+
+static void moved_process(int count)
+{
+	threads(sleeper, 0, count);
+}
+
+void moved(void)
+{
+	double end, gap = 0;
+	int moves = 0, never = 0;
+	char pid[16];
+
+	first_count = number(0);
+	limited("small", 5, 50);
+	limited("free", 0, 0);
+	seats(0, 0, first_count);
+	snprintf(pid, sizeof(pid), "%d", process(moved_process, first_count));
+	nap(300);
+	end = now() + measure_ms;
+	while (now() < end) {
+		double begin;
+
+		if (!put("small/cgroup.procs", pid))
+			err(1, "small");
+		nap(number(1));
+		if (!put("free/cgroup.procs", pid))
+			err(1, "free");
+		moves++;
+		begin = now();
+		while (now() < begin + number(1)) {
+			nap(5);
+			for (int i = 0; i < first_count; i++) {
+				double last = board->seat[i].beat;
+				double since = now() - (last > begin ? last : begin);
+
+				gap = since > gap ? since : gap;
+			}
+		}
+		for (int i = 0; i < first_count; i++)
+			never += board->seat[i].beat < begin;
+	}
+	figure("moves", moves);
+	figure("gap", gap);
+	figure("never", never);
+}
+
+/* ---- partition: the process that is in it first, as large a one outside after it ---- */
+
+static void partition_process(int first)
+{
+	if (!first && !put("cut/cgroup.procs", "0"))
+		err(1, "cut");
+	hogs(first, first_count);
+}
+
+void partition(void)
+{
+	double inside, outside;
+	int first = number(1), last = number(2), strays = 0;
+	struct looks looks;
+	char list[32];
+
+	first_count = number(0);
+	if (!put("cgroup.subtree_control", "+cpuset"))
+		err(1, "the cpuset controller");
+	directory("cut");
+	snprintf(list, sizeof(list), "%d-%d", first, last);
+	if (!put("cut/cpuset.cpus", list))
+		err(1, "cpuset.cpus");
+	seats(0, 0, first_count);
+	seats(1, first_count, first_count);
+	process(partition_process, 0);
+	process(partition_process, first_count);
+	nap(WARM_MS / 3);
+	if (!put("cut/cpuset.cpus.partition", arguments[3]))
+		err(1, "cpuset.cpus.partition");
+	nap(WARM_MS);
+	inside = used(0, first_count);
+	outside = used(first_count, first_count);
+	looks = look(0, first_count, measure_ms);
+	for (int i = 0; i < first_count; i++)
+		strays += board->seat[i].cpu < first || board->seat[i].cpu > last;
+	figure("inside", (used(0, first_count) - inside) / measure_ms / first_count);
+	figure("outside", (used(first_count, first_count) - outside) / measure_ms / first_count);
+	figure("strays", strays);
+	figure("together", looks.together);
+}
+
+/* ---- real-time: low priority first, high after it, normal threads last ---- */
+
+static void *real_time_thread(void *argument)
+{
+	struct seat *me = argument;
+	bool high = me - board->seat >= first_count;
+	struct sched_param priority = { .sched_priority = high ? 50 : 10 };
+	unsigned int seed = me - board->seat + 11;
+
+	if (sched_setscheduler(0, SCHED_FIFO, &priority))
+		err(1, "SCHED_FIFO");
+	for (;;) {
+		double period = varied(8, &seed), busy = period * (high ? 20 : 40) / 100, begin;
+
+		nap(period - busy);
+		begin = now();
+		work(busy);
+		waited(me, now() - begin - busy);
+		here(me);
+	}
+	return NULL;
+}
+
+static void real_time_process(int normal)
+{
+	int real_time = first_count + second_count;
+
+	for (int i = 0; i < real_time; i++)
+		thread(real_time_thread, &board->seat[i]);
+	hogs(real_time, normal);
+	pause();
+}
+
+void real_time(void)
+{
+	struct sched_param above = { .sched_priority = 60 };
+	int normal = number(2), all;
+	double before;
+
+	first_count = number(0);
+	second_count = number(1);
+	all = first_count + second_count;
+	seats(0, 0, all + normal);
+	process(real_time_process, normal);
+	/* What looks must not wait either. */
+	if (sched_setscheduler(0, SCHED_FIFO, &above))
+		err(1, "SCHED_FIFO");
+	nap(WARM_MS);
+	before = used(all, normal);
+	board->measuring = 1;
+	nap(measure_ms);
+	board->measuring = 0;
+	figure("high", wait_mean(first_count, second_count));
+	figure("longest", wait_at(first_count, second_count, 1));
+	figure("low", wait_at(0, first_count, 0.99));
+	figure("normal", normal ? (used(all, normal) - before) / measure_ms : 0);
+}
+
+/* ---- cookies: processes that must not share a core ---- */
+
+static void cookie_process(int which)
+{
+	if (prctl(PR_SCHED_CORE, PR_SCHED_CORE_CREATE, 0, THREAD_GROUP, 0))
+		err(1, "core scheduling");
+	hogs(which * second_count, second_count);
+}
+
+void cookies(void)
+{
+	double before, least = 0, all = 0;
+	struct looks looks;
+
+	first_count = number(0);
+	second_count = number(1);
+	for (int i = 0; i < first_count; i++) {
+		seats(i, i * second_count, second_count);
+		process(cookie_process, i);
+	}
+	nap(WARM_MS);
+	before = used(0, first_count * second_count);
+	board->measuring = 1;
+	looks = look(0, first_count * second_count, measure_ms);
+	all = used(0, first_count * second_count) - before;
+	for (int i = 0; i < first_count; i++) {
+		double mine = done(i * second_count, second_count);
+
+		least = !i || mine < least ? mine : least;
+	}
+	figure("cpus", all / measure_ms);
+	figure("least", least * first_count / done(0, first_count * second_count));
+	figure("together", looks.together);
+}
+
+/* ---- build: makes, which have the first seats, run one compiler after the other beside a service ---- */
+
+static void make_process(int seat)
+{
+	struct seat *me = &board->seat[seat];
+	unsigned int seed = seat + 5;
+
+	for (;;) {
+		pid_t compiler = fork();
+		double ms = varied(quota_ms, &seed);
+
+		if (compiler < 0)
+			err(1, "fork");
+		if (!compiler) {
+			work(ms);
+			_exit(0);
+		}
+		waitpid(compiler, NULL, 0);
+		here(me);
+	}
+}
+
+void build(void)
+{
+	first_count = number(0);
+	quota_ms = number(1);
+	second_count = number(2);
+	duty = 30;
+	for (int i = 0; i < first_count; i++) {
+		seats(1 + i, i, 1);
+		process(make_process, i);
+	}
+	seats(0, first_count, second_count);
+	process(service_process, first_count);
+	measure(first_count, second_count);
+	figure("compiled", done(0, first_count));
+	figure("wait", wait_mean(first_count, second_count));
+	figure("p99", wait_at(first_count, second_count, 0.99));
+}
