@@ -59,9 +59,23 @@ def values(state, against):
     ([10.0, 10.1, 9.9], cases.HOLDS),
     ([13.0, 13.1, 12.9], cases.FAILS),
     ([10.0, 14.0, 12.0], cases.OPEN),
+    # One round does not tell.
+    ([10.0], cases.OPEN),
+    ([99.0], cases.OPEN),
 ])
-def test_a_condition_holds_or_fails_only_if_all_rounds_say_so(state, word):
-    assert cases.judge(cases.must("p99 at most 1.2 off"), values(state, [10.0, 10.0, 10.0]), 3)[0] == word
+def test_a_comparison_holds_or_fails_only_if_all_rounds_say_so(state, word):
+    limit = cases.must("p99 at most 1.2 off")
+    assert cases.judge(limit, values(state, [10.0] * len(state)), len(state))[0] == word
+
+
+@pytest.mark.parametrize("state, word", [([1.6], cases.HOLDS), ([21.0], cases.FAILS), ([1.6] * 9 + [400.0], cases.FAILS)])
+def test_one_run_beyond_a_number_is_a_failure(state, word):
+    assert cases.judge(cases.must("gap at most 20"), values(state, [0.0] * len(state)), len(state))[0] == word
+
+
+def test_nothing_is_compared_with_nothing():
+    with pytest.raises(Error, match="rounds is 0 without, in round 2"):
+        cases.judge(cases.must("rounds at least 0.95 off"), values([3.0, 0.0], [3.0, 0.0]), 2)
 
 
 def test_what_was_not_measured_is_no_result():
@@ -74,8 +88,8 @@ def test_what_was_not_measured_is_no_result():
     assert not table and wrong == ["cookies: cpus was not measured in round 1", "cookies: least was not measured in round 1"]
     figures["case"][2]["cpus"] = 8.9
     table, wrong = cases.rows([case], cases.parse(figures), 1)
-    assert [row[2] for row in table] == [cases.HOLDS] and len(wrong) == 1
-    assert "| `cookies 3 3` | cpus >= 0.97 off | 8.95 | 9 | -0.22 to -0.22 | holds |" in cases.page(table)
+    assert [row[2] for row in table] == [cases.OPEN] and len(wrong) == 1
+    assert "| `cookies 3 3` | cpus >= 0.97 off | 8.95 | 9 | -0.22 to -0.22 | open |" in cases.page(table)
 
 
 @pytest.mark.parametrize("row, error", [
@@ -97,6 +111,11 @@ def test_cases_are_those_of_the_machine_and_of_the_setting():
     assert [case.name for case in cases.chosen(table, m, ("quota",))] == ["quota"]
     with pytest.raises(Error, match="CASES=nonsense: no case for two-ccx; there are: frame-busy"):
         cases.chosen(table, m, ("nonsense",))
+
+
+def test_a_machine_of_one_llc_has_nothing_to_choose():
+    with pytest.raises(Error, match="one-llc has one LLC"):
+        cases.command(settings.read("cases", {"MACHINE": "one-llc"}))
 
 
 def test_a_kernel_without_features_has_nothing_to_compare():

@@ -447,29 +447,34 @@ static void wait_more(volatile int *word)
 	__sync_fetch_and_sub(word, 1);
 }
 
+/* Only the thread before it does. */
+static void hand_to(struct seat *seat)
+{
+	seat->handed[seat->nr_handed++ % 16] = now();
+	release(&seat->word);
+}
+
 /* ---- stages: threads that hand on a token in turn, half as many tokens as threads ---- */
 
 static void *stage(void *argument)
 {
 	struct seat *me = argument, *next = &board->seat[(me - board->seat + 1) % first_count];
+	unsigned int taken = 0;
 
 	for (;;) {
 		wait_more(&me->word);
-		waited(me, now() - me->time);
+		waited(me, now() - me->handed[taken++ % 16]);
 		work(work_ms);
 		here(me);
-		next->time = now();
-		release(&next->word);
+		hand_to(next);
 	}
 	return NULL;
 }
 
 static void stages_process(int count)
 {
-	for (int i = 0; i < count; i += 2) {
-		board->seat[i].time = now();
-		release(&board->seat[i].word);
-	}
+	for (int i = 0; i < count; i += 2)
+		hand_to(&board->seat[i]);
 	threads(stage, 0, count);
 }
 
@@ -546,7 +551,7 @@ void spinning(void)
 
 		least = !i || mine < least ? mine : least;
 	}
-	figure("cpus", (used(0, first_count) - before) / measure_ms);
+	figure("cpus", (used(0, first_count) - before) / looks.ms);
 	figure("least", least * first_count / (used(0, first_count) - before));
 	figure("llcs", looks.llcs);
 }

@@ -46,12 +46,18 @@ struct seat {
 	/* for the case's own use */
 	volatile int word;
 	volatile double time;
+	/* when what it is to do was handed to it, one after the other */
+	double handed[16];
+	volatile unsigned int nr_handed;
 };
 
 struct board {
 	volatile int measuring;
+	/* how many seats are taken */
+	int seats;
 	/* for the case's own use */
 	volatile int words[16];
+	volatile double time;
 	struct seat seat[MOST_SEATS];
 };
 
@@ -94,6 +100,8 @@ struct looks {
 	double together, llcs, cpus;
 	/* threads that share a CPU with another one of the board */
 	double stacked;
+	/* how long it took, in ms */
+	double ms;
 };
 
 int llc_of(int cpu);
@@ -104,7 +112,10 @@ struct looks measure(int first, int count);
 /* CPU time that some seats have, in ms; what they have done. */
 double used(int first, int count);
 long done(int first, int count);
-/* A share, such as 0.99, of the waits of some seats is at most what this gives, in ms; the mean of them. */
+/*
+ * A share, such as 0.99, of the waits of some seats is at most what this gives, in ms; the mean of them. End the program
+ * if one of them has not waited once: it waits still.
+ */
 double wait_at(int first, int count, double share);
 double wait_mean(int first, int count);
 
@@ -112,9 +123,13 @@ double wait_mean(int first, int count);
 void figure(const char *name, double value);
 void print_figures(void);
 
-/* Write to a file below the cgroup file system, where directory() makes a group, which ends with the program. */
+/*
+ * Write to a file below the cgroup file system, where directory() makes a group, which ends with the program; does a file
+ * have this text?
+ */
 void directory(const char *name);
 bool put(const char *file, const char *text);
+bool has(const char *file, const char *text);
 
 /* The arguments of a case, after its name. */
 extern char **arguments;

@@ -22,9 +22,9 @@
 struct board *board;
 double measure_ms;
 char **arguments;
-static int argument_count;
 static pid_t children[MOST_PROCESSES];
 static int child_count;
+static pid_t main_process;
 static char printed[2048];
 static char made[8][64];
 static int made_count;
@@ -34,6 +34,7 @@ static const struct {
 	const char *name;
 	int arguments;
 	void (*run)(void);
+	/* its last argument is one of the words that the usage ends with, if these have a "|" */
 	const char *usage;
 } kinds[] = {
 	{ "frame", 3, frame, "WORKERS WORK FRAME: a frame wakes workers, which it waits for" },
@@ -41,18 +42,18 @@ static const struct {
 	{ "pool", 4, pool, "MESSENGERS WORKERS WORK THINK: workers that ask for requests" },
 	{ "instances", 4, instances, "PROCESSES HELPERS WORK THINK: services that split their batches" },
 	{ "barriers", 3, barriers, "THREADS WORK OTHERS: sched_yield() until all have arrived" },
-	{ "model", 3, model, "THREADS MIB anon|file: all read the same memory and meet at barriers" },
-	{ "hackbench", 3, hackbench, "GROUPS PAIRS threads|processes: each sender writes to each receiver" },
-	{ "pipes", 3, pipes, "PAIRS threads|processes OTHERS: one fills a pipe, one drains it" },
-	{ "requests", 4, requests, "CLIENTS WORKERS WORK threads|processes: requests over sockets" },
+	{ "model", 3, model, "all read the same memory and meet at barriers: THREADS MIB anon|file" },
+	{ "hackbench", 3, hackbench, "each sender writes to each receiver: GROUPS PAIRS threads|processes" },
+	{ "pipes", 3, pipes, "one fills a pipe, one drains it: PAIRS OTHERS threads|processes" },
+	{ "requests", 4, requests, "requests over sockets: CLIENTS WORKERS WORK threads|processes" },
 	{ "periodic", 4, periodic, "GROUPS PAIRS SLICE SLICE_OF_GROUPS: a periodic thread beside messages" },
 	{ "stages", 2, stages, "THREADS WORK: each hands on what the next one waits for" },
 	{ "lock", 3, contended, "THREADS HOLD BETWEEN: one mutex for all" },
 	{ "spin", 1, spinning, "THREADS: they compute" },
-	{ "batch", 4, batch, "THREADS SERVICE DUTY idle|batch|nice: a service beside a batch process" },
+	{ "batch", 4, batch, "a service beside a batch process: THREADS SERVICE DUTY idle|batch|nice" },
 	{ "quota", 4, quota, "THREADS QUOTA PERIOD FREE: a process with cpu.max beside one without" },
 	{ "moved", 2, moved, "THREADS MS: a process moves into a throttled cgroup and out of it" },
-	{ "partition", 4, partition, "THREADS FIRST LAST member|root|isolated: a cpuset that cuts LLCs" },
+	{ "partition", 4, partition, "a cpuset that cuts LLCs: THREADS FIRST LAST member|root|isolated" },
 	{ "real-time", 3, real_time, "LOW HIGH NORMAL: SCHED_FIFO of two priorities, and normal threads" },
 	{ "build", 3, build, "MAKES WORK SERVICE: a service beside processes that live for WORK" },
 	{ "cookies", 2, cookies, "PROCESSES THREADS: core scheduling" },
@@ -159,6 +160,8 @@ void seats(int process, int first, int count)
 		errx(2, "more than %d threads", MOST_SEATS);
 	for (int i = first; i < first + count; i++)
 		board->seat[i].process = process;
+	if (board->seats < first + count)
+		board->seats = first + count;
 }
 
 pid_t process(void (*function)(int), int argument)
@@ -226,16 +229,17 @@ static void read_llcs(void)
 	for (int i = 0; i < cpu_count; i++) {
 		snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/cache/index3/shared_cpu_list", i);
 		file = fopen(path, "r");
-		if (file && fscanf(file, "%d", &llc_of_cpu[i]) != 1)
+		if (!file)
+			err(1, "%s", path);
+		if (fscanf(file, "%d", &llc_of_cpu[i]) != 1)
 			errx(1, "%s: no number", path);
-		if (file)
-			fclose(file);
+		fclose(file);
 	}
 }
 
 struct looks look(int first, int count, double ms)
 {
-	double end = now() + ms;
+	double begin = now(), end = begin + ms;
 	struct looks looks = {};
 	int processes = 0;
 
@@ -274,6 +278,7 @@ struct looks look(int first, int count, double ms)
 		looks.stacked += all - used;
 		looks.count++;
 	} while (now() < end);
+	looks.ms = now() - begin;
 	looks.together /= looks.count;
 	looks.llcs /= looks.count;
 	looks.cpus /= looks.count;
@@ -317,18 +322,20 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* All waits of some seats in an array that the caller frees, and how many there are; ends the program if none. */
+/* All waits of some seats in an array that the caller frees, and how many there are. */
 static float *all_waits(int first, int count, int *total)
 {
 	float *waits = malloc(sizeof(*waits) * MOST_WAITS * count);
 
 	*total = 0;
 	for (int i = first; i < first + count; i++) {
-		memcpy(waits + *total, board->seat[i].wait, board->seat[i].waits * sizeof(*waits));
-		*total += board->seat[i].waits;
+		int count = board->seat[i].waits;
+
+		if (!count || count == MOST_WAITS)
+			errx(1, "thread %d has waited %d times", i, count);
+		memcpy(waits + *total, board->seat[i].wait, count * sizeof(*waits));
+		*total += count;
 	}
-	if (!*total)
-		errx(1, "nothing has waited");
 	return waits;
 }
 
@@ -383,12 +390,52 @@ bool put(const char *file, const char *text)
 	return done;
 }
 
+bool has(const char *file, const char *text)
+{
+	char path[160], line[160] = "";
+	FILE *stream;
+
+	snprintf(path, sizeof(path), CGROUPS "%s", file);
+	stream = fopen(path, "r");
+	if (!stream || !fgets(line, sizeof(line), stream))
+		err(1, "%s", path);
+	fclose(stream);
+	line[strcspn(line, "\n")] = 0;
+	return !strcmp(line, text);
+}
+
 void directory(const char *name)
 {
 	snprintf(made[made_count], sizeof(made[0]), CGROUPS "%s", name);
-	if (mkdir(made[made_count], 0755) && errno != EEXIST)
+	if (mkdir(made[made_count], 0755))
 		err(1, "%s", made[made_count]);
 	made_count++;
+}
+
+/* However the program ends: the children, then what they were in. */
+static void clean_up(void)
+{
+	/* A child that fails comes here, too. */
+	if (main_process != getpid())
+		return;
+	for (int i = 0; i < child_count; i++)
+		kill(children[i], SIGKILL);
+	for (int i = 0; i < child_count; i++)
+		waitpid(children[i], NULL, 0);
+	while (made_count--)
+		if (rmdir(made[made_count]))
+			warn("%s", made[made_count]);
+}
+
+/* A process that has ended has failed. Some threads may not have started. */
+static void check(void)
+{
+	for (int i = 0; i < child_count; i++)
+		if (waitpid(children[i], NULL, WNOHANG))
+			errx(1, "a process has ended");
+	for (int i = 0; i < board->seats; i++)
+		if (board->seat[i].cpu < 0)
+			errx(1, "thread %d did not run", i);
 }
 
 double number(int index)
@@ -401,6 +448,20 @@ double number(int index)
 	return value;
 }
 
+/* Is the last word one of those that the usage ends with? */
+static bool known(const char *usage, const char *word)
+{
+	const char *list = strrchr(usage, ' ') + 1;
+	size_t length = strlen(word);
+
+	if (!strchr(list, '|'))
+		return true;
+	for (; list; list = strchr(list, '|') ? strchr(list, '|') + 1 : NULL)
+		if (!strncmp(list, word, length) && (list[length] == '|' || !list[length]))
+			return true;
+	return false;
+}
+
 bool word(int index, const char *text)
 {
 	return !strcmp(arguments[index], text);
@@ -411,7 +472,8 @@ int main(int count, char **words)
 	size_t which;
 
 	for (which = 0; which < sizeof(kinds) / sizeof(kinds[0]); which++)
-		if (count > 2 && !strcmp(words[2], kinds[which].name) && count == 3 + kinds[which].arguments)
+		if (count > 2 && !strcmp(words[2], kinds[which].name) && count == 3 + kinds[which].arguments &&
+		    known(kinds[which].usage, words[count - 1]))
 			break;
 	measure_ms = count > 1 ? atof(words[1]) : 0;
 	if (which == sizeof(kinds) / sizeof(kinds[0]) || measure_ms <= 0) {
@@ -421,20 +483,16 @@ int main(int count, char **words)
 		return 2;
 	}
 	arguments = words + 3;
-	argument_count = count - 3;
 	read_llcs();
 	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (board == MAP_FAILED)
 		err(1, "memory");
 	for (int i = 0; i < MOST_SEATS; i++)
 		board->seat[i].cpu = -1;
+	main_process = getpid();
+	atexit(clean_up);
 	kinds[which].run();
-	for (int i = 0; i < child_count; i++)
-		kill(children[i], SIGKILL);
-	for (int i = 0; i < child_count; i++)
-		waitpid(children[i], NULL, 0);
-	while (made_count--)
-		rmdir(made[made_count]);
+	check();
 	print_figures();
 	return 0;
 }

@@ -163,7 +163,7 @@ static void hog_process(int seat)
 
 void pipes(void)
 {
-	int count = number(0), others = number(2);
+	int count = number(0), others = number(1);
 	double all, least = 0;
 	struct looks looks;
 
@@ -176,7 +176,7 @@ void pipes(void)
 		seats(i, 2 * i, 2);
 		if (pipe(sockets[i]))
 			err(1, "a pipe");
-		if (word(1, "threads")) {
+		if (word(2, "threads")) {
 			process(pair_process, i);
 		} else {
 			process(filler_process, i);

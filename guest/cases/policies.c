@@ -18,19 +18,18 @@
 
 static double duty, quota_ms;
 
-/* Run `duty` percent of some 10 ms, again and again, and note how much longer than that it took. */
+/* Run `duty` percent of some 10 ms, again and again, and note how late it was done with that. */
 static void *bursts(void *argument)
 {
 	struct seat *me = argument;
 	unsigned int seed = me - board->seat + 77;
 
 	for (;;) {
-		double period = varied(10, &seed), busy = period * duty / 100, begin;
+		double period = varied(10, &seed), busy = period * duty / 100, due = now() + period - busy;
 
-		nap(period - busy);
-		begin = now();
+		nap(due - now());
 		work(busy);
-		waited(me, now() - begin - busy);
+		waited(me, now() - due - busy);
 		here(me);
 	}
 	return NULL;
@@ -62,6 +61,7 @@ static void service_process(int first)
 
 void batch(void)
 {
+	struct looks looks;
 	double before;
 
 	first_count = number(0);
@@ -74,8 +74,10 @@ void batch(void)
 	nap(WARM_MS);
 	before = used(0, first_count);
 	board->measuring = 1;
-	figure("cpus", look(0, first_count, measure_ms).cpus);
-	figure("batch", (used(0, first_count) - before) / measure_ms);
+	looks = look(0, first_count, measure_ms);
+	board->measuring = 0;
+	figure("cpus", looks.cpus);
+	figure("batch", (used(0, first_count) - before) / looks.ms);
 	figure("wait", wait_mean(first_count, second_count));
 	figure("p99", wait_at(first_count, second_count, 0.99));
 }
@@ -105,7 +107,7 @@ static void limited(const char *name, double ms, double period)
 
 void quota(void)
 {
-	double before;
+	double before, begin;
 
 	first_count = number(0);
 	quota_ms = number(1);
@@ -118,20 +120,28 @@ void quota(void)
 	process(service_process, first_count);
 	nap(WARM_MS);
 	before = used(0, first_count);
+	begin = now();
 	measure(0, first_count);
-	figure("quota", (used(0, first_count) - before) / (measure_ms + WARM_MS) / (quota_ms / number(2)));
+	figure("quota", (used(0, first_count) - before) / (now() - begin) / (quota_ms / number(2)));
 	figure("wait", wait_mean(first_count, second_count));
 	figure("p99", wait_at(first_count, second_count, 0.99));
 }
 
 /* ---- moved ---- */
 
+/* How long it makes no progress in the cgroup without a limit, where it is since board->time, or not if that is 0. */
 static void *sleeper(void *argument)
 {
 	struct seat *me = argument;
 
 	for (;;) {
+		double free_since, since;
+
 		work(0.5);
+		free_since = board->time;
+		since = free_since > me->beat ? free_since : me->beat;
+		if (free_since && now() - since > me->time)
+			me->time = now() - since;
 		here(me);
 		if ((me - board->seat) % 2)
 			nap(0.5);
@@ -166,19 +176,19 @@ void moved(void)
 		if (!put("free/cgroup.procs", pid))
 			err(1, "free");
 		moves++;
-		begin = now();
-		while (now() < begin + number(1)) {
-			nap(5);
-			for (int i = 0; i < first_count; i++) {
-				double last = board->seat[i].beat;
-				double since = now() - (last > begin ? last : begin);
+		board->time = begin = now();
+		nap(number(1));
+		board->time = 0;
+		/* Those that have not run again. */
+		for (int i = 0; i < first_count; i++) {
+			double last = board->seat[i].beat > begin ? board->seat[i].beat : begin;
 
-				gap = since > gap ? since : gap;
-			}
-		}
-		for (int i = 0; i < first_count; i++)
+			gap = now() - last > gap ? now() - last : gap;
 			never += board->seat[i].beat < begin;
+		}
 	}
+	for (int i = 0; i < first_count; i++)
+		gap = board->seat[i].time > gap ? board->seat[i].time : gap;
 	figure("moves", moves);
 	figure("gap", gap);
 	figure("never", never);
@@ -195,9 +205,9 @@ static void partition_process(int first)
 
 void partition(void)
 {
-	double inside, outside;
 	int first = number(1), last = number(2), strays = 0;
-	struct looks looks;
+	double inside, outside, begin, end;
+	bool alone = !word(3, "member");
 	char list[32];
 
 	first_count = number(0);
@@ -214,16 +224,26 @@ void partition(void)
 	nap(WARM_MS / 3);
 	if (!put("cut/cpuset.cpus.partition", arguments[3]))
 		err(1, "cpuset.cpus.partition");
+	/* An invalid one is said to be so. */
+	if (!has("cut/cpuset.cpus.partition", arguments[3]))
+		errx(1, "there is no such partition");
 	nap(WARM_MS);
 	inside = used(0, first_count);
 	outside = used(first_count, first_count);
-	looks = look(0, first_count, measure_ms);
-	for (int i = 0; i < first_count; i++)
-		strays += board->seat[i].cpu < first || board->seat[i].cpu > last;
-	figure("inside", (used(0, first_count) - inside) / measure_ms / first_count);
-	figure("outside", (used(first_count, first_count) - outside) / measure_ms / first_count);
+	begin = now();
+	end = begin + measure_ms;
+	while (now() < end) {
+		nap(10);
+		for (int i = 0; i < 2 * first_count; i++) {
+			bool in = board->seat[i].cpu >= first && board->seat[i].cpu <= last;
+
+			strays += i < first_count ? !in : alone && in;
+		}
+	}
+	end = now() - begin;
+	figure("inside", (used(0, first_count) - inside) / end / first_count);
+	figure("outside", (used(first_count, first_count) - outside) / end / first_count);
 	figure("strays", strays);
-	figure("together", looks.together);
 }
 
 /* ---- real-time: low priority first, high after it, normal threads last ---- */
@@ -238,12 +258,11 @@ static void *real_time_thread(void *argument)
 	if (sched_setscheduler(0, SCHED_FIFO, &priority))
 		err(1, "SCHED_FIFO");
 	for (;;) {
-		double period = varied(8, &seed), busy = period * (high ? 20 : 40) / 100, begin;
+		double period = varied(8, &seed), busy = period * (high ? 20 : 40) / 100, due = now() + period - busy;
 
-		nap(period - busy);
-		begin = now();
+		nap(due - now());
 		work(busy);
-		waited(me, now() - begin - busy);
+		waited(me, now() - due - busy);
 		here(me);
 	}
 	return NULL;
@@ -263,7 +282,7 @@ void real_time(void)
 {
 	struct sched_param above = { .sched_priority = 60 };
 	int normal = number(2), all;
-	double before;
+	double before, begin;
 
 	first_count = number(0);
 	second_count = number(1);
@@ -275,13 +294,14 @@ void real_time(void)
 		err(1, "SCHED_FIFO");
 	nap(WARM_MS);
 	before = used(all, normal);
+	begin = now();
 	board->measuring = 1;
 	nap(measure_ms);
 	board->measuring = 0;
 	figure("high", wait_mean(first_count, second_count));
 	figure("longest", wait_at(first_count, second_count, 1));
 	figure("low", wait_at(0, first_count, 0.99));
-	figure("normal", normal ? (used(all, normal) - before) / measure_ms : 0);
+	figure("normal", (used(all, normal) - before) / (now() - begin));
 }
 
 /* ---- cookies: processes that must not share a core ---- */
@@ -295,7 +315,7 @@ static void cookie_process(int which)
 
 void cookies(void)
 {
-	double before, least = 0, all = 0;
+	double before, least = 0, all, was[MOST_SEATS];
 	struct looks looks;
 
 	first_count = number(0);
@@ -306,16 +326,17 @@ void cookies(void)
 	}
 	nap(WARM_MS);
 	before = used(0, first_count * second_count);
-	board->measuring = 1;
+	for (int i = 0; i < first_count; i++)
+		was[i] = used(i * second_count, second_count);
 	looks = look(0, first_count * second_count, measure_ms);
 	all = used(0, first_count * second_count) - before;
 	for (int i = 0; i < first_count; i++) {
-		double mine = done(i * second_count, second_count);
+		double mine = used(i * second_count, second_count) - was[i];
 
 		least = !i || mine < least ? mine : least;
 	}
-	figure("cpus", all / measure_ms);
-	figure("least", least * first_count / done(0, first_count * second_count));
+	figure("cpus", all / looks.ms);
+	figure("least", least * first_count / all);
 	figure("together", looks.together);
 }
 

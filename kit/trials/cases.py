@@ -2,9 +2,9 @@
 """make cases: programs in the shape of public reports, with a feature and without: does what must hold, hold?
 
 kit/trials/cases.toml has the cases. In a guest, each runs in rounds of the states AGAINST, STATE, STATE, AGAINST
-(guest/jobs/cases.sh, guest/cases), with processes of its own. What must hold is judged by the 95 % interval of the
-mean over the rounds: it holds, it fails, or the rounds do not tell. A failure of the command is what fails or was not
-measured; what the rounds do not tell is printed and is none.
+(guest/jobs/cases.sh, guest/cases), with processes of its own. A condition on a number must hold in each run of STATE.
+How the states compare is judged by the 95 % interval of the mean over the rounds: it holds, it fails, or the rounds do
+not tell. A failure of the command is what fails or was not measured; what the rounds do not tell is printed and is none.
 """
 
 import math
@@ -116,18 +116,26 @@ def parse(figures):
 
 def judge(limit, values, rounds):
     """Whether a Must holds, of {state: {round: [two values]}}: (HOLDS, FAILS or OPEN; means of state and against; the
-    interval of what it is beyond). Error if a value is missing."""
+    interval of what it is beyond). A condition on a number holds only if each run of state meets it. One round does not
+    tell how two states compare. Error if a value is missing, or is 0 where it is compared with."""
     pairs = []
     for number in range(1, rounds + 1):
         both = [values[state][number] for state in ("state", "against")]
         if any(len(runs) != 2 or not all(map(math.isfinite, runs)) for runs in both):
             raise Error(f"{limit.figure} was not measured in round {number}")
+        if limit.factor is not None and not all(both[1]):
+            raise Error(f"{limit.figure} is 0 without, in round {number}")
         pairs.append(tuple(map(mean, both)))
+    means = tuple(mean(side) for side in zip(*pairs))
+    if limit.factor is None:
+        beyond = [limit.excess(value, None) for number in range(1, rounds + 1) for value in values["state"][number]]
+        return FAILS if max(beyond) > 0 else HOLDS, means, (min(beyond), max(beyond))
     beyond = [limit.excess(*pair) for pair in pairs]
-    reach = quantile(rounds - 1) * stdev(beyond) / math.sqrt(rounds) if rounds > 1 else 0
+    if rounds == 1:
+        return OPEN, means, (beyond[0], beyond[0])
+    reach = quantile(rounds - 1) * stdev(beyond) / math.sqrt(rounds)
     low, high = mean(beyond) - reach, mean(beyond) + reach
-    word = HOLDS if high <= 0 else FAILS if low > 0 else OPEN
-    return word, tuple(mean(side) for side in zip(*pairs)), (low, high)
+    return HOLDS if high <= 0 else FAILS if low > 0 else OPEN, means, (low, high)
 
 
 def rows(cases, found, rounds):
@@ -145,7 +153,7 @@ def rows(cases, found, rounds):
 
 def page(table):
     """The lines of a table in Markdown."""
-    lines = ["| case | must hold | with | without | beyond, 95 % interval | |", "| --- | --- | ---: | ---: | ---: | --- |"]
+    lines = ["| case | must hold | with | without | beyond | |", "| --- | --- | ---: | ---: | ---: | --- |"]
     for case, limit, word, state, against, low, high in table:
         lines.append(f"| `{case.run}` | {limit} | {state:.4g} | {against:.4g} | {low:.3g} to {high:.3g} | {word} |")
     return lines
@@ -170,6 +178,8 @@ def command(settings):
     cases = chosen(load(), m, settings["CASES"])
     short = settings["SHORT"]
     rounds = settings["ROUNDS"] or (SHORT_ROUNDS if short else ROUNDS)
+    if len({cpu.llc for cpu in m.expected()}) < 2:
+        raise Error(f"{m.name} has one LLC: there is nothing to choose")
     state, against = settings["STATE"] or STATE, settings["AGAINST"] or AGAINST
     kernel.build(which)
     result, table, wrong = run(m, which, cases, rounds, SHORT_MS if short else MS, state, against, say)
