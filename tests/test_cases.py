@@ -2,6 +2,9 @@
 """make cases without guests: its table, what must hold, and when it holds, fails, or is not told."""
 
 import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +12,7 @@ from kit import settings
 from kit.paths import GUEST
 from kit.process import Error
 from kit.trials import cases
-from kit.vm import machine
+from kit.vm import initramfs, machine
 
 
 def test_each_case_is_one_that_the_program_knows():
@@ -31,6 +34,33 @@ def test_each_figure_is_one_that_the_case_prints():
         body = re.search(rf"^void {functions[case.run.split()[0]]}\(void\)\n{{(.*?)^}}", text, re.M | re.S)[1]
         for limit in case.must:
             assert f'figure("{limit.figure}"' in body, (case.name, limit.figure)
+
+
+# One of each kind that needs no privilege and no cgroup; those run in the guest of test_boot.py, or by hand.
+SMALL = ("frame 2 2 16", "collector 2 2 50 10", "pool 1 2 1 2", "instances 2 1 1 2", "barriers 2 1 0", "model 2 4 anon",
+         "hackbench 1 2 threads", "hackbench 1 1 processes", "pipes 1 1 threads", "requests 2 1 0.5 processes",
+         "periodic 1 1 0 0", "stages 2 1", "lock 2 0.2 1", "spin 2", "batch 1 1 20 batch", "build 1 5 1")
+
+
+@pytest.mark.skipif(not Path("/sys/devices/system/cpu/cpu0/cache/index3").exists(), reason="no L3 is known here")
+def test_the_program_measures_what_it_is_asked_for(tmp_path):
+    """On this host: each case ends well, and prints finite figures, however busy the host is."""
+    program = initramfs.compiled(GUEST / "cases", tmp_path)
+
+    def run(words):
+        return subprocess.run([program, "1000", *words.split()], capture_output=True, text=True, timeout=120, check=False)
+    with ThreadPoolExecutor(4) as pool:
+        done = dict(zip(SMALL, pool.map(run, SMALL)))
+    assert not {words: one.stderr for words, one in done.items() if one.returncode}
+    for words, one in done.items():
+        [figures] = [line for line in one.stdout.splitlines() if line.startswith('# {"figure": "case"')]
+        assert "nan" not in figures and "inf" not in figures, words
+
+
+def test_an_unknown_word_is_refused(tmp_path):
+    program = initramfs.compiled(GUEST / "cases", tmp_path)
+    done = subprocess.run([program, "100", *"model 2 4 rubbish".split()], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and not done.stdout
 
 
 @pytest.mark.parametrize("text, state, against, excess", [

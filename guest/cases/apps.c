@@ -149,6 +149,7 @@ static void collector_process(int all)
 			}
 		if (board->measuring)
 			me->time += cpus;
+		here(me);
 		release(&collecting);
 	}
 }
@@ -236,7 +237,7 @@ void pool(void)
 	figure("p99", wait_at(0, workers, 0.99));
 }
 
-/* ---- instances: a main thread and helpers in each process ---- */
+/* ---- instances: a main thread and helpers in each process; the main threads have the first seats ---- */
 
 static void *helper(void *argument)
 {
@@ -254,11 +255,11 @@ static void *helper(void *argument)
 
 static void instance(int which)
 {
-	struct seat *me = &board->seat[which * (second_count + 1)];
+	struct seat *me = &board->seat[which], *helpers = &board->seat[first_count + which * second_count];
 	unsigned int seed = which + 9;
 
-	for (int i = 1; i <= second_count; i++)
-		thread(helper, me + i);
+	for (int i = 0; i < second_count; i++)
+		thread(helper, helpers + i);
 	for (;;) {
 		double begin = now();
 
@@ -274,7 +275,7 @@ static void instance(int which)
 
 void instances(void)
 {
-	int each, all;
+	int all;
 	long least = 0, most = 0;
 	struct looks looks;
 
@@ -282,23 +283,23 @@ void instances(void)
 	second_count = number(1);
 	work_ms = number(2);
 	other_ms = number(3);
-	each = second_count + 1;
-	all = first_count * each;
+	all = first_count * (second_count + 1);
 	for (int i = 0; i < first_count; i++) {
-		seats(i, i * each, each);
+		seats(i, i, 1);
+		seats(i, first_count + i * second_count, second_count);
 		process(instance, i);
 	}
 	looks = measure(0, all);
 	for (int i = 0; i < first_count; i++) {
-		long batches = done(i * each, 1);
+		long batches = done(i, 1);
 
 		least = !i || batches < least ? batches : least;
 		most = batches > most ? batches : most;
 	}
-	figure("batches", done(0, all) / each);
+	figure("batches", done(0, first_count));
 	figure("least", most ? 1.0 * least / most : 0);
-	figure("delay", wait_mean(0, all));
-	figure("p99", wait_at(0, all, 0.99));
+	figure("delay", wait_mean(0, first_count));
+	figure("p99", wait_at(0, first_count, 0.99));
 	figure("together", looks.together);
 }
 
@@ -346,11 +347,6 @@ static void barrier_process(int count)
 	threads(barrier_thread, 0, count);
 }
 
-static void other_process(int which)
-{
-	hogs(which, 1);
-}
-
 static void spin_process(int count)
 {
 	hogs(0, count);
@@ -367,7 +363,7 @@ void barriers(void)
 	process(barrier_process, first_count);
 	for (int i = 0; i < others; i++) {
 		seats(i + 1, first_count + i, 1);
-		process(other_process, first_count + i);
+		process(hog_process, first_count + i);
 	}
 	looks = measure(0, first_count);
 	figure("phases", done(0, 1));

@@ -71,7 +71,7 @@ double cpu_time(void);
 void work(double ms);
 double varied(double ms, unsigned int *seed);
 void nap(double ms);
-/* Note that the calling thread made progress, where, and how long it had waited. */
+/* Note that the calling thread made progress, and where; that it had waited. */
 void here(struct seat *seat);
 void waited(struct seat *seat, double ms);
 
@@ -92,6 +92,7 @@ void threads(void *(*function)(void *), int first, int count);
 /* A thread that runs all the time. */
 void *hog(void *seat);
 void hogs(int first, int count);
+void hog_process(int seat);
 
 /* What looking at the board has shown. */
 struct looks {

@@ -214,6 +214,11 @@ void hogs(int first, int count)
 	threads(hog, first, count);
 }
 
+void hog_process(int seat)
+{
+	hogs(seat, 1);
+}
+
 int llc_of(int cpu)
 {
 	return llc_of_cpu[cpu];

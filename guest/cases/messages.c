@@ -156,11 +156,6 @@ static void drainer_process(int pair)
 	drainer(&board->seat[2 * pair + 1]);
 }
 
-static void hog_process(int seat)
-{
-	hogs(seat, 1);
-}
-
 void pipes(void)
 {
 	int count = number(0), others = number(1);

@@ -59,6 +59,16 @@ static void service_process(int first)
 	threads(bursts, first, second_count);
 }
 
+/* A process of the first seats beside the service. */
+static void start_beside_service(void (*function)(int))
+{
+	seats(0, 0, first_count);
+	seats(1, first_count, second_count);
+	process(function, first_count);
+	process(service_process, first_count);
+	nap(WARM_MS);
+}
+
 void batch(void)
 {
 	struct looks looks;
@@ -67,11 +77,7 @@ void batch(void)
 	first_count = number(0);
 	second_count = number(1);
 	duty = number(2);
-	seats(0, 0, first_count);
-	seats(1, first_count, second_count);
-	process(batch_process, first_count);
-	process(service_process, first_count);
-	nap(WARM_MS);
+	start_beside_service(batch_process);
 	before = used(0, first_count);
 	board->measuring = 1;
 	looks = look(0, first_count, measure_ms);
@@ -114,11 +120,7 @@ void quota(void)
 	second_count = number(3);
 	duty = 60;
 	limited("quota", quota_ms, number(2));
-	seats(0, 0, first_count);
-	seats(1, first_count, second_count);
-	process(quota_process, first_count);
-	process(service_process, first_count);
-	nap(WARM_MS);
+	start_beside_service(quota_process);
 	before = used(0, first_count);
 	begin = now();
 	measure(0, first_count);
