@@ -72,7 +72,7 @@ FEATURES = (
     Feature("SCHED_CACHE_SAMPLE", "off",
             "For a process larger than its LLCs, sample its pages by NUMA hinting faults; prefer these LLCs if threads "
             "share the pages or these fit.",
-            "threads that share data without waking each other, with much memory that is seldom used",
+            "threads that share data, with much memory that is seldom used",
             "sched_cache_sample", True, ("SCHED_CACHE",)),
     Feature("SCHED_CACHE_LB", "on",
             "Let threads migrate to the preferred LLCs of their process, as far as these "

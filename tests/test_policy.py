@@ -103,7 +103,7 @@ MUTANTS = [
     ("memory", "distance, 0, false, room, sum))\n\t\treturn false;",
      "distance, most, true, room, sum))\n\t\treturn false;"),
     ("unknown_size", "if (cache_memory_fits(", "if (!sum.bytes || cache_memory_fits("),
-    ("unknown_size", "if (cache_memory_fits(", "if (sum.bytes && cache_memory_fits("),
+    ("unknown_size", "if (cache_memory_fits(", "if (group->communicates || cache_memory_fits("),
 ]
 
 
