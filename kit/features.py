@@ -12,7 +12,8 @@ class Feature:
 
     default: its state at boot; does: what it does; use: when to switch it; test: the kernel
     selftest that measures it; more: whether the selftest's figure rises with the bit on; needs:
-    the bits without which it has no or less effect.
+    the bits without which it has no or less effect; realtime: its state at boot with PREEMPT_RT,
+    if that is another one.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Feature:
     test: str
     more: bool
     needs: tuple = ()
+    realtime: str = ""
 
 
 FEATURES = (
@@ -67,8 +69,8 @@ FEATURES = (
     Feature("SCHED_CACHE", "on",
             "Choose preferred LLCs for each process with several threads: as few as hold those that run, where other "
             "tasks leave room.",
-            "off to disable all of cache-aware scheduling",
-            "sched_cache", True),
+            "off to disable all of cache-aware scheduling; off at boot with PREEMPT_RT",
+            "sched_cache", True, realtime="off"),
     Feature("SCHED_CACHE_SAMPLE", "off",
             "For a process larger than its LLCs, sample its pages by NUMA hinting faults; prefer these LLCs if threads "
             "share the pages or these fit.",

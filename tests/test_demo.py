@@ -102,6 +102,15 @@ def test_what_does_not_hold(changes, part):
     assert "All checks passed" not in text
 
 
+@pytest.mark.parametrize("state,part", [("off", None), ("on", "SCHED_CACHE is on at boot, not off")])
+def test_a_feature_that_is_off_on_a_real_time_kernel(state, part):
+    m, release = machine.load("two-ccx"), "6.12.1-cachetopo-rt-1"
+    text = stream(m).replace(RELEASE, release).replace(
+        figure("state", feature="SCHED_CACHE", state="on"), figure("state", feature="SCHED_CACHE", state=state))
+    _, problems = demo.page(m, release, Result("", text, 7.0, True, 0))
+    assert problems == ([part] if part else [])
+
+
 @pytest.mark.parametrize("figure,part", [
     ((7, 7, "CPUs a scan"), "CPUs a scan should be less with it on: 7 -> 7"),
     ((7, 8, "CPUs a scan"), "CPUs a scan should be less with it on: 7 -> 8"),

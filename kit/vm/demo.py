@@ -61,7 +61,7 @@ def page(m, release, result):
              "", *_topology(m, tests.figures, problems), "",
              "Scheduler features of the stack (/sys/kernel/debug/sched/features)", ""]
     for feature in FEATURES:
-        lines += [*_feature(m, feature, tests, notes, problems), ""]
+        lines += [*_feature(m, release, feature, tests, notes, problems), ""]
     refused = _passed(tests, "rubbish")
     lines += ["An unknown feature is refused with EINVAL and changes nothing: "
               f"{'yes' if refused else 'NO'}",
@@ -129,11 +129,12 @@ def ranges(cpus):
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
-def _feature(m, feature, tests, notes, problems):
+def _feature(m, release, feature, tests, notes, problems):
     """Check one feature; return its lines of the page."""
     [state] = [one["state"] for one in tests.figures["state"] if one["feature"] == feature.name] or ["missing"]
-    if state != feature.default:
-        problems.append(f"{feature.name} is {state} at boot, not {feature.default}")
+    default = "-rt-" in release and feature.realtime or feature.default
+    if state != default:
+        problems.append(f"{feature.name} is {state} at boot, not {default}")
     toggled = _passed(tests, f"toggle {feature.name}")
     return [f"  {feature.name:<24}at boot: {state}    switched both ways and read back: "
             f"{'yes' if toggled else 'NO'}",
