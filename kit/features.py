@@ -25,6 +25,10 @@ class Feature:
     needs: tuple = ()
     realtime: str = ""
 
+    def at_boot(self, realtime):
+        """Its state at boot, on or off, of a kernel with PREEMPT_RT or without."""
+        return realtime and self.realtime or self.default
+
 
 FEATURES = (
     Feature("TTWU_QUEUE_L2", "off",

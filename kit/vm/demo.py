@@ -132,7 +132,7 @@ def ranges(cpus):
 def _feature(m, release, feature, tests, notes, problems):
     """Check one feature; return its lines of the page."""
     [state] = [one["state"] for one in tests.figures["state"] if one["feature"] == feature.name] or ["missing"]
-    default = "-rt-" in release and feature.realtime or feature.default
+    default = feature.at_boot("-rt-" in release)
     if state != default:
         problems.append(f"{feature.name} is {state} at boot, not {default}")
     toggled = _passed(tests, f"toggle {feature.name}")
