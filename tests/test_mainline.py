@@ -72,6 +72,10 @@ def test_moves_of_gathering_passes_are_not_undone():
     policy = runpy.run_path(str(ROOT / "docs/upstream/llc_policy.py"))
     assert policy["search"](50, 20, True) == (233540, [])
     assert len(policy["search"](50, 20, False)[1]) == 70 and not policy["search"](50, 0, False)[1]
+    text = policy["__doc__"]
+    for percent in (50, 75):
+        count, bad = policy["search"](percent, 20, False)
+        assert f"{len(bad)} of {count} " in text
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import runpy
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -132,3 +133,30 @@ def test_hardware_page_is_short_and_its_commands_exist():
     for tool in tools[:2]:
         done = subprocess.run([ROOT / tool, "--help"], check=True, capture_output=True, text=True)
         assert "--line" in done.stdout
+
+
+def test_two_groups_runs_on_any_host(tmp_path):
+    """The benchmark is one file, without a warning, and counts the work of both groups. Without the feature it says that it
+    cannot switch it."""
+    program = tmp_path / "two_groups"
+    subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program, UPSTREAM / "two_groups.c"],
+                   check=True)
+    done = subprocess.run([program, "-t", "1", "-k", "64", "-n", "1", "-s", "1"], check=True, capture_output=True, text=True)
+    figures = re.findall(r"^median (\S+)(?: \d\d %)? +([\d.]+)$", done.stdout, re.M)
+    assert [name for name, _ in figures] == ["GB/s", "handoffs/ms", "us", "us"]
+    assert all(float(value) > 0 for _, value in figures)
+    assert re.search(r"own memory in LLC:threads -?\d+:1; pairs( -?\d+:\d)+$", done.stdout, re.M)
+    if not Path("/sys/kernel/debug/sched/llc_balancing/enabled").exists():
+        assert subprocess.run([program, "-x"], capture_output=True).returncode == 1
+    assert subprocess.run([program, "-n", "6", "-x"], capture_output=True).returncode == 2
+
+
+def test_figures_for_grouping_are_those_of_the_results():
+    """That of the two groups is in the history: its row was declared anew and not run."""
+    text = (UPSTREAM / "grouping.txt").read_text()
+    rows = (ROOT / "results/README.md").read_text()
+    for figure in ("-52.3 % (-52.7 to -51.8)", "-6.3 % (-7.4 to -5.2)", "+36.4 % (+32.4 to +40.5)",
+                   "+29.6 % (+29.3 to +29.9)", "+13.3 % (+1.2 to +23.9)"):
+        assert figure in text and figure in rows, figure
+    assert "-46.6 % (-54.6 to -37.2)" in text and "-46.6 % (-54.6 to -37.2)" in (UPSTREAM / "two_groups.c").read_text()
+    assert "two_groups.c" in text and "No hardware" in " ".join(text.split())

@@ -1,9 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Can load balancing of Linux 7.3 undo at once what cache-aware scheduling has moved? All states, in steps of a percent.
+"""Can load balancing of Linux 7.3 undo at once what cache-aware scheduling has moved?
 
-decide() is can_migrate_llc() of kernel/sched/fair.c for two LLCs of one capacity. A move to the preferred LLC may be
-undone if, with the same loads, the policy does not forbid the move out of it then.
+    python3 llc_policy.py
+
+tries all states of two LLCs of one capacity, in steps of a percent. decide() is can_migrate_llc() of
+kernel/sched/fair.c. A move to the preferred LLC may be undone if, with the same loads, the policy does not forbid the
+move out of it then. overaggr_pct 50 is for SMT, 75 is what fits_llc_capacity() makes of it without SMT; imb_pct 20 is
+the default, 17 is imbalance_pct - 100 of a domain of LLCs.
+
+For 7.3.4 it finds that of all moves, 70 of 105014 may be undone with SMT, and 248 of 212734 without. In passes that
+gather, which llc_balance() starts, there is none. These are states, not times: whether balancing does undo such a move
+was not looked for, and the loads that the kernel compares are those of an earlier pass.
 """
 FORBID, LLC, UNRESTRICTED = "N", "Y", "G"
 
@@ -22,8 +30,8 @@ def decide(src, dst, task, to_pref, overaggr, imb):
 def search(overaggr, imb, gathering):
     """The number of moves, and those that may be undone, as (source, preferred LLC, task).
 
-    gathering: in passes that llc_balance() starts, which asks without a task; any task may move then, as active balancing
-    does not ask about it. Otherwise: in any pass, the moves that the policy wants."""
+    gathering: in passes that llc_balance() starts, which asks with a load of 0; any task may move then, as active
+    balancing does not ask about it. Otherwise: in any pass, the moves that the policy wants."""
     moves, undone = 0, []
     for src in range(1, 101):
         for dst in range(100):
