@@ -67,6 +67,14 @@ def test_mails_apply_and_are_threaded(name, tmp_path):
         assert git(tree, "rev-parse", "HEAD^{tree}").out == git(tree, "rev-parse", f"{last}^{{tree}}").out
 
 
+def test_a_patch_of_two_series_is_one_patch():
+    """keep-preference begins with vfork-group, which is sent before."""
+    first, alone = (SERIES.other(f"7.3/{name}") for name in ("keep-preference", "vfork-group"))
+    [patch] = patches.listed(alone)
+    assert patches.listed(first)[0] == patch
+    assert (first.patches / patch).read_bytes() == (alone.patches / patch).read_bytes()
+
+
 def test_moves_of_gathering_passes_are_not_undone():
     """The program that docs/submitting.md names says so, and finds the others."""
     policy = runpy.run_path(str(ROOT / "docs/upstream/llc_policy.py"))
