@@ -114,6 +114,7 @@ bool cpu_can_run(CPUState *cpu);
 bool cpu_work_list_empty(CPUState *cpu);
 bool cpu_thread_is_idle(CPUState *cpu);
 void tb_flush(CPUState *cpu);
+void tlb_flush(CPUState *cpu);
 uint64_t cpu_get_phys_page_debug(CPUState *cpu, uint64_t address);
 void cpu_x86_cpuid(void *env, uint32_t leaf, uint32_t subleaf, uint32_t *eax, uint32_t *ebx,
 		   uint32_t *ecx, uint32_t *edx);
