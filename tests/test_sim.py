@@ -587,7 +587,7 @@ def test_marks_and_moves_are_those_of_the_plugin():
     """Python and C have the same marks and the same names."""
     plugin = (Path(simulate.SOURCES) / "plugin.c").read_text()
     workload = (GUEST / "workload" / "workload.h").read_text()
-    for mark in ("0x5ca1ab11", "0x5ca1ab12", "0x5ca1ab13"):
+    for mark in ("0x5ca1ab11", "0x5ca1ab12", "0x5ca1ab13", "0x5ca1ab14"):
         assert f"{mark}u" in plugin and f'MARK("{mark}")' in workload
     report = (Path(simulate.SOURCES) / "report.c").read_text()
     assert all(f'"{name}"' in report for _, names in transfers.MOVES.values() for name in names)

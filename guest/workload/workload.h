@@ -30,6 +30,7 @@
 #define WARM() MARK("0x5ca1ab11")
 #define BEGIN() MARK("0x5ca1ab12")
 #define END() MARK("0x5ca1ab13")
+#define SETTLE() MARK("0x5ca1ab14")
 
 #define LINE 64
 #define PAGE 4096
@@ -83,6 +84,8 @@ void compute_us(double us);
 uint64_t work_us(double us, uint64_t number, uint64_t *memory, uint64_t lines);
 /* Measure how fast the CPU computes; before compute_us() and work_us(). */
 void calibrate(void);
+/* Whether it was called. */
+bool is_calibrated(void);
 void futex_wait(_Atomic uint32_t *word, uint32_t value);
 void futex_wake(_Atomic uint32_t *word);
 

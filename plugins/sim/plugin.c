@@ -8,9 +8,9 @@
  * together. All of it runs on the one thread on which QEMU's CPUs take turns (-accel
  * tcg,thread=single), so nothing is locked.
  *
- * Three marks in the guest, instructions that do nothing, say what to look at: nopl MARK_WARM(%rax)
+ * Marks in the guest, instructions that do nothing, say what to look at: nopl MARK_WARM(%rax)
  * begins to look at the caches, MARK_BEGIN to count, and MARK_END ends both. Without the caches a
- * guest boots several times faster.
+ * guest boots several times faster. From MARK_SETTLE to MARK_WARM it is slower, see SETTLE_COST.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +24,14 @@
 #define MARK_WARM 0x5ca1ab11u
 #define MARK_BEGIN 0x5ca1ab12u
 #define MARK_END 0x5ca1ab13u
+#define MARK_SETTLE 0x5ca1ab14u
+
+/*
+ * While tasks settle that do little but access memory, and the caches are not looked at, an instruction takes so
+ * many times as long: 1.5 to 1.8 ns are what it takes on average where threads share memory (busy time by
+ * instructions, results quiet, phase and segment). So as much is done in a ms as later, and not ten times as much.
+ */
+#define SETTLE_COST 10
 
 #define MAX_CPUS CACHES_MAX_CPUS
 _Static_assert(MAX_CPUS <= CLOCK_MAX_CPUS, "the clock has too few CPUs");
@@ -80,6 +88,8 @@ static int ncpus;
 static uint64_t low;
 /* The caches are looked at, from the mark before the warm-up to the one at the end. */
 static bool detailed;
+/* By what the cost of instructions is multiplied. */
+static unsigned int factor = 1;
 static struct qemu_plugin_scoreboard *score;
 
 __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_API;
@@ -267,11 +277,12 @@ static void switches(unsigned int cpu, void *unused)
 
 /* Have all code translated anew. qemu_plugin_reset() is for that, but in QEMU 10.0 it fails an
  * assertion where the CPUs share a thread. */
-static void look(unsigned int cpu, bool how)
+static void look(unsigned int cpu, bool how, unsigned int cost)
 {
-	if (detailed == how)
+	if (detailed == how && factor == cost)
 		return;
 	detailed = how;
+	factor = cost;
 	tb_flush(qemu_get_cpu(cpu));
 }
 
@@ -291,11 +302,17 @@ static struct report_totals totals(unsigned int cpu)
 	return found;
 }
 
+static void mark_settle(unsigned int cpu, void *unused)
+{
+	(void)unused;
+	look(cpu, false, SETTLE_COST);
+}
+
 static void mark_warm(unsigned int cpu, void *unused)
 {
 	(void)unused;
 	clock_set_phase(CLOCK_WARM);
-	look(cpu, true);
+	look(cpu, true, 1);
 }
 
 static void mark_begin(unsigned int cpu, void *unused)
@@ -316,7 +333,7 @@ static void mark_end(unsigned int cpu, void *unused)
 	(void)unused;
 	report_end(&found);
 	clock_set_phase(CLOCK_FAST);
-	look(cpu, false);
+	look(cpu, false, 1);
 }
 
 /* ---- translation ---- */
@@ -476,6 +493,8 @@ static executed_cb marked(const uint8_t *code, size_t length)
 		return NULL;
 	memcpy(&operand, code + sizeof(nopl), sizeof(operand));
 	switch (operand) {
+	case MARK_SETTLE:
+		return mark_settle;
 	case MARK_WARM:
 		return mark_warm;
 	case MARK_BEGIN:
@@ -520,7 +539,7 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 						 what.copies ? accessed_to_copy : accessed,
 						 NO_REGISTERS, MEMORY_BOTH, (void *)pc);
 	}
-	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD, spent, cost);
+	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD, spent, cost * factor);
 	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD, insns, count);
 	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, clock_turn, NO_REGISTERS, IF_GE, spent,
 						  CLOCK_SLICE_END, NULL);
