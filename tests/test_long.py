@@ -24,8 +24,7 @@ def test_soak():
     tests = ktap.parse(result.ktap)
     failures = result.failures() + tests.failures()
     assert not failures, "\n".join(failures)
-    assert [test.name for test in tests.tests] == ["selftests: sched: sched_cache_ab"]
-    judged = [test for _, test in tests.leaves() if test.status == ktap.OK]
+    judged = [test for test in tests.tests if test.status == ktap.OK]
     assert len(judged) > 20
 
 

@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kit.paths import GUEST
 from kit.process import Error, kill_group, lock, say
 from kit.vm import initramfs, kcsan, kernel, ktap, machine, qemu, splats
 
@@ -123,8 +124,11 @@ def stress(m, which, follow=None):
 def soak(m, which, follow=None):
     """Compare workloads with and without aggregation on a Machine, then watch for some minutes that
     no task moves back and forth; return a Result."""
-    return run(m, which, "soak", {"SCHED_CACHE_AB_SECONDS": SOAK_WATCH_SECONDS},
-               timeout=SOAK_SECONDS, follow=follow)
+    # It starts threads, and asks where they are, as the selftests do.
+    program = initramfs.compiled(GUEST / "soak", initramfs.work_of(which),
+                                 kernel.source_dir(which) / "tools/testing/selftests/sched")
+    return run(m, which, "soak", {"WATCH_SECONDS": SOAK_WATCH_SECONDS},
+               timeout=SOAK_SECONDS, follow=follow, files={"bin/soak": program})
 
 
 def shell(m, which):

@@ -81,16 +81,18 @@ def _static(busybox):
     return data
 
 
-def compiled(source, out):
-    """Compile one program of guest/ for the guest if it changed: a file, or all files of a directory.
-    Return the program's path."""
+def compiled(source, out, headers=None):
+    """Compile one program of guest/ for the guest if it changed: a file, or all files of a directory. headers: a
+    directory with further headers, or None. Return the program's path."""
     program = out / source.stem
     sources = sorted(source.glob("*.c")) if source.is_dir() else [source]
-    newest = max(path.stat().st_mtime for path in [*sources, *GUEST.glob("**/*.h")])
+    newest = max(path.stat().st_mtime for path in [*sources, *GUEST.glob("**/*.h"),
+                                                   *(headers.glob("*.h") if headers else ())])
     with lock(out / f"{source.stem}.lock"):
         if not program.exists() or program.stat().st_mtime < newest:
             part = program.with_suffix(".part")
-            sh(["gcc", "-O2", "-Wall", "-Wextra", "-static", "-pthread", "-o", part, *sources, "-lm"],
+            sh(["gcc", "-O2", "-Wall", "-Wextra", "-static", "-pthread",
+                *(["-isystem", headers] if headers else []), "-o", part, *sources, "-lm"],
                timeout=120, capture=True)
             part.replace(program)
     return program
