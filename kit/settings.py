@@ -153,8 +153,8 @@ SETTINGS = (
     Setting("ABBA", switch, False, "1: measure STATE and AGAINST in windows of one boot, A B B A"),
     Setting("CGROUPS", number(0, 20), 0, "how many control groups deep the workload runs"),
     Setting("WINDOW_MS", number(1, 10_000), 0, "length of each window of ABBA=1, in ms (default: 300)"),
-    Setting("SETTLE_MS", number(0, 10_000), 0, "how long the tasks run before the warm-up, without the simulated"
-            " caches, in ms: 1000 for what NUMA balancing or sampled memory can decide"),
+    Setting("SETTLE_MS", number(0, 10_000), 0, "how long the tasks run before the warm-up, most of it without the"
+            " simulated caches, in ms: 1000 for what slow placement or sampled memory can decide"),
     Setting("STATS", switch, False, "1: run each state once more with schedstats on, and show wakeups by"
             " path and distance, and load balancing"),
     Setting("SEEDS", number(1, 999), 0, "number of runs of each state, each with a seed of its own (default: 10;"

@@ -231,6 +231,16 @@ def test_no_cpu_gets_ahead_of_the_others(regions):
     assert 0 < ahead[PINNED] < 4 and max(ahead.values()) < 4
 
 
+def test_tasks_settle_at_the_speed_that_they_will_have(built):
+    """Without the caches, threads that wait for memory are as slow as with them, and others are not slower."""
+    waiting, computing = (workloads.Task(*task, settle_ms=20) for task in (
+        ("sharing", (2, 4, 64, 6, 2, "pinned")), ("rr", (2, 50, 6, 4, "processes", 0, 3))))
+    found = simulate.run(SMALL, STATE, [waiting, computing], 1)
+    percent = [region.counted["settle_percent"] for region in found]
+    print(*percent)
+    assert percent[0] > 300 and 100 <= percent[1] < 150
+
+
 def without_host(region):
     return {key: value for key, value in region.counted.items() if key != "host_s"}
 

@@ -178,6 +178,8 @@ def test_rows():
     assert "7:settle_ms=1000:rr" in workloads.task("rr:2:5:60:20:threads:0:15", SMALL, settle_ms=1000).row(7)
     with pytest.raises(Error, match="SETTLE_MS=5: pipeline measures"):
         workloads.task("pipeline", SMALL, settle_ms=5)
+    with pytest.raises(Error, match="START=scattered"):
+        workloads.task("sharing", SMALL, "scattered", 5)
     windows = workloads.Windows(("", "features=X", "features=X,a/b=1", ""), 300)
     assert task.row(7, windows) == ("rr:workload:7:start=two-llcs:windows=4:between=/jobs/sim.sh:"
                                     "window_ms=300:rr:2:5:60:20:threads:0:15")

@@ -392,12 +392,12 @@ static double percentile_us(const uint64_t *sums, uint64_t count, double percent
 
 /* ---- windows ---- */
 
-/* What settle_ms is for takes no simulated caches: NUMA balancing, and what samples memory. A third of the
- * warm-up goes by without the simulated caches, which is faster; they only have to be full when the window
- * begins. SETTLE() would make longer what was calibrated without it. */
+/* What settle_ms is for takes the simulated caches only now and then: placement, and what samples memory. A
+ * third of the warm-up goes by without them, which is faster; they only have to be full when the window
+ * begins. */
 static void warm_up(long ms)
 {
-	if (options.settle_ms && !is_calibrated())
+	if (options.settle_ms)
 		SETTLE();
 	sleep_us(options.settle_ms * 1000 + ms * 1000 / 3);
 	WARM();

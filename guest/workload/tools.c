@@ -278,11 +278,6 @@ void calibrate(void)
 		}
 }
 
-bool is_calibrated(void)
-{
-	return step_ns[0];
-}
-
 void futex_wait(_Atomic uint32_t *word, uint32_t value)
 {
 	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);

@@ -84,8 +84,6 @@ void compute_us(double us);
 uint64_t work_us(double us, uint64_t number, uint64_t *memory, uint64_t lines);
 /* Measure how fast the CPU computes; before compute_us() and work_us(). */
 void calibrate(void);
-/* Whether it was called. */
-bool is_calibrated(void);
 void futex_wait(_Atomic uint32_t *word, uint32_t value);
 void futex_wake(_Atomic uint32_t *word);
 

@@ -179,6 +179,8 @@ def task(text, m, start="", settle_ms=0):
     if (start == "two-sockets" and m.sockets < 2 or start == "two-llcs" and m.llcs_per_socket < 2
             or start == "scattered" and _llcs(m) < 2):
         raise Error(f"START={start}: {m.name} has {m.sockets} x {m.llcs_per_socket} LLCs")
+    if settle_ms and start:
+        raise Error(f"SETTLE_MS={settle_ms}: with START={start} tasks stay where they are until the measurement begins")
     if settle_ms and not WORKLOADS[name].timed:
         raise Error(f"SETTLE_MS={settle_ms}: {name} measures a number of operations")
     return Task(name, tuple(arguments or map(str, WORKLOADS[name].arguments(m))), start, settle_ms)

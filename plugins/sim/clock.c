@@ -30,14 +30,16 @@
 #define SLICES 4096
 #define POLL (50 * 1000 * 1000)
 /*
- * How often QEMU's TLB of a CPU is flushed. It grows, up to what the guest uses, at flushes only, and tasks
- * of one process have none of their own: they missed it with most accesses. The guest notices nothing.
+ * How often QEMU's TLB of a CPU is flushed, with the first slice after that. Only then it grows, up to what the guest
+ * uses, and switches between threads of one process flush nothing: most of their accesses missed it. A guest may be
+ * told no more often than that what it has accessed, as by any TLB.
  */
 #define FLUSH (5ULL * 1000 * 1000 * 1000)
 #define NS 1000
 /* What MONITOR watches. */
 #define LINE_BYTES 64
 #define NEVER ORDER_NEVER
+_Static_assert(CLOCK_NEVER == NEVER, "two times that are never");
 /*
  * Two lines are taken for one if their numbers are the same modulo this. Of the lines that another
  * one is taken for, each idle CPU makes one: with 384 of them 2 %.
@@ -85,6 +87,9 @@ static struct order_clocks ready;
 static uint64_t next_wake;
 /* When the slice of the CPU whose turn it is ends, and when timers are to be looked at again. */
 static uint64_t slice_end, next_look;
+/* What is to be called, and when. */
+static uint64_t alarm_at = NEVER;
+static void (*alarm_call)(uint64_t now);
 /* QEMU has something else to do. */
 static bool kicked;
 /* In run_cpus(). */
@@ -273,6 +278,12 @@ void clock_set_phase(enum clock_phase next)
 	set_order();
 }
 
+void clock_alarm(uint64_t when, void (*call)(uint64_t now))
+{
+	alarm_at = when;
+	alarm_call = call;
+}
+
 static bool polling(void)
 {
 	return phase == CLOCK_FAST || now < poll_until;
@@ -379,6 +390,10 @@ static void look(void)
 	if (polling() && now >= next_poll)
 		poll_mwait();
 	wake_up();
+	if (now >= alarm_at) {
+		alarm_at = NEVER;
+		alarm_call(now);
+	}
 	bql_unlock();
 	for (i = 0; i < set.cpus; i++)
 		if (ready.of[i] != NEVER && ready.of[i] > now + counts.ahead_ps)

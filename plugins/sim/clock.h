@@ -40,6 +40,8 @@ enum clock_phase {
 	CLOCK_MEASURED
 };
 
+#define CLOCK_NEVER (~0ULL)
+
 /* What has been counted since the start. */
 struct clock_counts {
 	uint64_t ended_sleeps;
@@ -54,6 +56,11 @@ void clock_new_cpu(int index);
 /* Say where the translated code counts the time of a CPU; QEMU may move it. */
 void clock_count_in(int index, uint64_t *spent);
 void clock_set_phase(enum clock_phase phase);
+/*
+ * Have `call` called once, with the time that all CPUs have come to, soon after that is `when`; not at all if that is
+ * CLOCK_NEVER. There is one alarm.
+ */
+void clock_alarm(uint64_t when, void (*call)(uint64_t now));
 
 /* The clock of a CPU. */
 uint64_t clock_of(unsigned int index);

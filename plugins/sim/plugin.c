@@ -10,7 +10,8 @@
  *
  * Marks in the guest, instructions that do nothing, say what to look at: nopl MARK_WARM(%rax)
  * begins to look at the caches, MARK_BEGIN to count, and MARK_END ends both. Without the caches a
- * guest boots several times faster. From MARK_SETTLE to MARK_WARM it is slower, see SETTLE_COST.
+ * guest boots several times faster. From MARK_SETTLE to MARK_WARM they are looked at now and then, see
+ * SETTLE_PS.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,11 +28,12 @@
 #define MARK_SETTLE 0x5ca1ab14u
 
 /*
- * While tasks settle that do little but access memory, and the caches are not looked at, an instruction takes so
- * many times as long: 1.5 to 1.8 ns are what it takes on average where threads share memory (busy time by
- * instructions, results quiet, phase and segment). So as much is done in a ms as later, and not ten times as much.
+ * While tasks settle, the caches are looked at for PROBE_PS in each SETTLE_PS. In the rest, user code is slower by
+ * what it waited for memory in the second half of that, by when the caches are full: so tasks run and sleep as they
+ * will when they are measured, which is what the scheduler goes by. The kernel's code waits little.
  */
-#define SETTLE_COST 10
+#define SETTLE_PS (250ULL * 1000 * 1000 * 1000)
+#define PROBE_PS (10ULL * 1000 * 1000 * 1000)
 
 #define MAX_CPUS CACHES_MAX_CPUS
 _Static_assert(MAX_CPUS <= CLOCK_MAX_CPUS, "the clock has too few CPUs");
@@ -59,7 +61,8 @@ static struct {
 
 /* What the translated code itself counts. */
 struct counted {
-	uint64_t spent, insns;
+	/* In user: of that spent, what user code takes without memory, while the caches are looked at. */
+	uint64_t spent, insns, user;
 };
 
 /*
@@ -88,8 +91,12 @@ static int ncpus;
 static uint64_t low;
 /* The caches are looked at, from the mark before the warm-up to the one at the end. */
 static bool detailed;
-/* By what the cost of instructions is multiplied. */
-static unsigned int factor = 1;
+/*
+ * How long user code takes, in percent of what it takes without memory: now, and where the caches are not looked at
+ * while tasks settle, 0 before. And how long it has waited for memory.
+ */
+static unsigned int percent = 100, settle_percent;
+static uint64_t user_waited;
 static struct qemu_plugin_scoreboard *score;
 
 __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_API;
@@ -146,6 +153,8 @@ static void access_memory(unsigned int cpu, uint64_t address, struct qemu_plugin
 	if (kind != CACHES_READ && clock_watched(line))
 		clock_written(cpu, line);
 	result = access_line(cpu, line, address, kind, independent);
+	if (!(pc >> 63))
+		user_waited += result.cost;
 	report_access(result.found, pc >> 63, result.cost);
 	if (CACHES_MOVED(result.found))
 		report_transfer(result.found, address, line, pc);
@@ -273,16 +282,16 @@ static void switches(unsigned int cpu, void *unused)
 	report_switch(cpu, read_register("rsi"));
 }
 
-/* ---- marks ---- */
+/* ---- what is looked at ---- */
 
 /* Have all code translated anew. qemu_plugin_reset() is for that, but in QEMU 10.0 it fails an
  * assertion where the CPUs share a thread. */
-static void look(unsigned int cpu, bool how, unsigned int cost)
+static void look(unsigned int cpu, bool how, unsigned int user_percent)
 {
-	if (detailed == how && factor == cost)
+	if (detailed == how && percent == user_percent)
 		return;
 	detailed = how;
-	factor = cost;
+	percent = user_percent;
 	tb_flush(qemu_get_cpu(cpu));
 }
 
@@ -290,7 +299,8 @@ static struct report_totals totals(unsigned int cpu)
 {
 	struct report_totals found = { .time = clock_of(cpu),
 				       .ended_sleeps = clock_counts()->ended_sleeps,
-				       .ahead_ps = clock_counts()->ahead_ps };
+				       .ahead_ps = clock_counts()->ahead_ps,
+				       .settle_percent = settle_percent };
 	int i;
 
 	for (i = 0; i < ncpus; i++) {
@@ -302,17 +312,60 @@ static struct report_totals totals(unsigned int cpu)
 	return found;
 }
 
+/* ---- settling ---- */
+
+static uint64_t user_time(void)
+{
+	uint64_t sum = 0;
+	int i;
+
+	for (i = 0; i < ncpus; i++)
+		sum += ((const struct counted *)qemu_plugin_scoreboard_find(score, i))->user;
+	return sum;
+}
+
+static void begin_probe(uint64_t now);
+/* What the times were when the second half of a probe began. */
+static uint64_t probed_time, probed_waited;
+
+static void end_probe(uint64_t now)
+{
+	uint64_t time = user_time() - probed_time, waited = user_waited - probed_waited;
+
+	settle_percent = time ? 100 + 100 * waited / time : 100;
+	clock_set_phase(CLOCK_FAST);
+	look(0, false, settle_percent);
+	clock_alarm(now + SETTLE_PS - PROBE_PS, begin_probe);
+}
+
+static void measure_probe(uint64_t now)
+{
+	probed_time = user_time();
+	probed_waited = user_waited;
+	clock_alarm(now + PROBE_PS / 2, end_probe);
+}
+
+static void begin_probe(uint64_t now)
+{
+	clock_set_phase(CLOCK_WARM);
+	look(0, true, 100);
+	clock_alarm(now + PROBE_PS / 2, measure_probe);
+}
+
 static void mark_settle(unsigned int cpu, void *unused)
 {
 	(void)unused;
-	look(cpu, false, SETTLE_COST);
+	begin_probe(clock_of(cpu));
 }
+
+/* ---- marks ---- */
 
 static void mark_warm(unsigned int cpu, void *unused)
 {
 	(void)unused;
+	clock_alarm(CLOCK_NEVER, NULL);
 	clock_set_phase(CLOCK_WARM);
-	look(cpu, true, 1);
+	look(cpu, true, 100);
 }
 
 static void mark_begin(unsigned int cpu, void *unused)
@@ -333,7 +386,7 @@ static void mark_end(unsigned int cpu, void *unused)
 	(void)unused;
 	report_end(&found);
 	clock_set_phase(CLOCK_FAST);
-	look(cpu, false, 1);
+	look(cpu, false, 100);
 }
 
 /* ---- translation ---- */
@@ -509,8 +562,10 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	qemu_plugin_u64 spent = { score, offsetof(struct counted, spent) };
 	qemu_plugin_u64 insns = { score, offsetof(struct counted, insns) };
+	qemu_plugin_u64 in_user = { score, offsetof(struct counted, user) };
 	size_t count = qemu_plugin_tb_n_insns(tb), i;
 	uint64_t cost = 0;
+	bool user = !(qemu_plugin_tb_vaddr(tb) >> 63);
 
 	(void)id;
 	for (i = 0; i < count; i++) {
@@ -539,7 +594,11 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 						 what.copies ? accessed_to_copy : accessed,
 						 NO_REGISTERS, MEMORY_BOTH, (void *)pc);
 	}
-	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD, spent, cost * factor);
+	if (user)
+		cost = cost * percent / 100;
+	if (user && detailed)
+		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD, in_user, cost);
+	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD, spent, cost);
 	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD, insns, count);
 	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, clock_turn, NO_REGISTERS, IF_GE, spent,
 						  CLOCK_SLICE_END, NULL);

@@ -240,6 +240,7 @@ void report_end(const struct report_totals *now)
 	write_number("socket_crossings", totals.socket_crossings);
 	write_number("ended_sleeps", now->ended_sleeps - before.ended_sleeps);
 	write_number("ahead_ps", now->ahead_ps);
+	write_number("settle_percent", now->settle_percent);
 	write_number("lost_sites", totals.lost_sites);
 	write_number("lost_tasks", totals.lost_tasks);
 	for (kernel = 0; kernel < 2; kernel++) {

@@ -28,7 +28,7 @@ struct report_config {
 struct report_totals {
 	/* The clock of the CPU that executes the mark. */
 	uint64_t time;
-	uint64_t insns, ended_sleeps, ahead_ps;
+	uint64_t insns, ended_sleeps, ahead_ps, settle_percent;
 	uint64_t busy_ps[CACHES_MAX_LLCS];
 };
 
