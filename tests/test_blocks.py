@@ -165,7 +165,7 @@ def test_knobs_are_those_of_the_patches():
     for patch in (PATCHES / "6.12/series").read_text().split():
         text = (PATCHES / "6.12" / patch).read_text().replace("``", "`")
         wanted |= {name: rest for name, *rest in re.findall(
-            r"^[+ ]   \* - `(\w+)`\n(?:-.*\n)*\+     - ([^;\n]+); (\S+)$", text, re.M)}
+            r"^\+`(\w+)` \(([^;\n]+); (\S+)\)$", text, re.M)}
     section = (ROOT / "docs/which-switch.md").read_text().partition("\n## Knobs\n")[2].partition("\n## ")[0]
     print(wanted)
     found = {name: rest for name, *rest in re.findall(r"^\| `(\w+)` \| ([^|]+) \| (\S+) \|", section, re.M)}
