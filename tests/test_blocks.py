@@ -127,7 +127,7 @@ def test_what_was_not_run_is_shown_so(results):
     assert all(row[-1] == row[1] for row in blocks.verdicts({})[0][1:])
     assert {row[1].split()[0] for row in blocks.summary({})[0][1:] if "faster" in row[0] or "slower" in row[0]} == {"0"}
     shown = [row for row in blocks.declarations(results)[0] if "*" in row[-2]]
-    assert shown and "earlier model" in blocks.declarations(results)[1]
+    assert shown and "earlier form" in blocks.declarations(results)[1]
 
 
 def test_a_loss_of_more_than_all_is_a_ratio():

@@ -8,8 +8,10 @@ import shutil
 import pytest
 
 from here import SERIES, named
+from kit.paths import GUEST
 from kit.process import Error, git, lock, sh
 from kit.stack import base, patches
+from kit.vm import initramfs
 
 FIRST = "sched/one: Number the first things from one hundred upwards, as the others are"
 FIRST_FILE = "sched-one-number-the-first-things-from-one-hundred-upwards.patch"
@@ -391,6 +393,13 @@ def test_the_stack_itself_round_trips():
     for name, applied in zip(names, commits):
         assert patches._format(SERIES.linux, applied) == (SERIES.patches / name).read_bytes(), name
     print(f"{len(names)} patches exported to the same bytes")
+
+
+@pytest.mark.patches
+def test_soak_compiles_with_the_headers_of_the_selftests(tmp_path):
+    """What is run by hand, and for minutes, is not to break unseen."""
+    headers = patches.ensure(SERIES) / "tools/testing/selftests/sched"
+    assert initramfs.compiled(GUEST / "soak", tmp_path, headers).stat().st_size
 
 
 @pytest.mark.patches

@@ -253,7 +253,8 @@ def declarations(results):
         lines[-1 if mainline else -2] = cell
     table = [["workload", "switched on", "must", "spread", "rests on", "runs", "hours of two CPUs", "these patches", "mainline 7.3"],
              *rows.values()]
-    return [table, *(["*: run before the row was declared, with an earlier model of the caches, on 6.12.117."] if old else [])]
+    return [table, *(["*: run with an earlier form of the simulation. [NOTES.md](NOTES.md#which-results-are-of-the-present-patches)"
+                     " says which kernel, and whether it is valid."] if old else [])]
 
 
 def validation(results):
