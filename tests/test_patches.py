@@ -227,6 +227,42 @@ def test_bad_series(stacked):
     print(caught.value)
 
 
+def test_a_series_on_patches_of_another(stacked):
+    """They are in its tree, and the files stay those of the other series."""
+    first, _ = stacked.series.order.read_text().split()
+    before, other = (stacked.series.other(f"{stacked.series.name}/{name}") for name in ("before", "other"))
+    before.patches.mkdir()
+    shutil.copy(stacked.series.patches / first, before.patches)
+    before.order.write_text(f"{first}\n")
+    needed = f"../before/{first}"
+    other.patches.mkdir()
+    other.order.write_text(f"{needed}\n")
+    files = (before.patches / first).read_bytes()
+    tree = patches.tree(other, stacked.source)
+
+    def commit(text, subject):
+        (tree / "kernel/one.c").write_text(text)
+        git(tree, "commit", "-q", "-a", "-m", subject, env=base.IDENTITY)
+
+    commit("int only;\n", "sched/one: Keep one")
+    patches.export(other)
+    assert other.order.read_text() == f"{needed}\nsched-one-keep-one.patch\n"
+    assert patches.listed(other) == [needed, *patches.own(other)]
+    git(tree, "reset", "-q", "--hard", "HEAD~2")
+    commit("int other;\n", FIRST)
+    with pytest.raises(Error, match="the tree changes ../.*in the tree of its own series") as caught:
+        patches.export(other)
+    print(caught.value)
+    git(tree, "reset", "-q", "--hard", "HEAD~1")
+    patches.export(other)
+    assert (before.patches / first).read_bytes() == files and not other.order.read_text()
+
+    (other.patches / "mine.patch").write_text("x\n")
+    other.order.write_text(f"mine.patch\n{needed}\n")
+    with pytest.raises(Error, match="series line 2: patches of other series come first"):
+        patches.listed(other)
+
+
 def test_commits_that_cannot_be_exported(stacked):
     files, head = stacked.files(), stacked.git("rev-parse", "HEAD")
 

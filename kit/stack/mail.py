@@ -45,21 +45,22 @@ def recipients(series, files) -> dict:
 
 def write(series, sender, out, version=1, sign=False) -> list:
     """Write the cover letter and the patches of a series to the directory `out`, threaded; the paths of
-    the mails. A single patch has no cover letter: the text of that stands below its `---`.
+    the mails. A single patch has no cover letter: the text of that stands below its `---`. Patches of other
+    series are not written.
 
     sender: "Name <address>"; sign: whether to add its Signed-off-by, the sender's certificate of origin.
     Error for a series without patches or cover letter, and for a tree that is not as the patches.
     """
-    names, cover = patches.listed(series), series.patches / "cover-letter.txt"
+    names, cover = patches.own(series), series.patches / "cover-letter.txt"
     if not names or not cover.exists():
         raise Error(f"{series.name} is not to be sent: it has no patches, or no cover-letter.txt")
     series = patches.in_base(series)
     if series.tree_of:
-        [first, *_, last], branch = patches.applied(series)[0], "mails"
-        git(series.linux, "branch", "-f", branch, last)
+        commits, branch = patches.applied(series)[0], "mails"
+        git(series.linux, "branch", "-f", branch, commits[-1])
     else:
         patches.tree(series)
-        first, branch = "base", "stack"
+        branch = "stack"
     who = recipients(series, [series.patches / name for name in names])
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -79,7 +80,7 @@ def write(series, sender, out, version=1, sign=False) -> list:
             *(["--rfc"] if patches.is_rfc(series.name) else []),
             *(["--signoff"] if sign else []),
             *(f"--{role.lower()}={line}" for role, lines in who.items() for line in lines),
-            f"{first}..{branch}", env=identity)
+            f"{branch}~{len(names)}..{branch}", env=identity)
     return sorted(out.glob("*.patch"))
 
 

@@ -46,7 +46,9 @@ class Entry:
 @dataclass(frozen=True)
 class Order:
     """What `series` holds: its head (to the last blank line above the first patch), the patches in
-    order, and the lines below the last one."""
+    order, and the lines below the last one.
+
+    The first patches may be those of other series, such as "../leave-llc/NAME", which are sent before."""
 
     head: tuple[str, ...]
     entries: tuple[Entry, ...]
@@ -82,8 +84,10 @@ def read_order(series) -> Order:
         if not name or name.startswith("#"):
             above.append(line)
             continue
-        if not re.fullmatch(r"[\w.+-]+\.patch", name):
+        if not re.fullmatch(r"(\.\./[\w-]+/)?[\w.+-]+\.patch", name):
             raise Error(f"series line {number}: not the name of a patch: {name}")
+        if is_of_another(name) and any(not is_of_another(entry.name) for entry in entries):
+            raise Error(f"series line {number}: patches of other series come first: {name}")
         if not (series.patches / name).is_file():
             raise Error(f"series line {number}: there is no file {series.patches / name}")
         if any(entry.name == name for entry in entries):
@@ -101,8 +105,18 @@ def read_order(series) -> Order:
 
 
 def listed(series) -> list[str]:
-    """The names of the patches, in order."""
+    """The names of the patches, in order, those of other series included."""
     return [entry.name for entry in read_order(series).entries]
+
+
+def is_of_another(name) -> bool:
+    """Whether a patch is one of another series, which this one needs and does not send."""
+    return name.startswith("../")
+
+
+def own(series) -> list[str]:
+    """The names of the patches that the series sends, in order."""
+    return [name for name in listed(series) if not is_of_another(name)]
 
 
 def others(root=PATCHES) -> list[str]:
@@ -477,6 +491,8 @@ def _export(series) -> list[str]:
         path = series.patches / name
         if path.exists() and path.read_bytes() == text:
             continue
+        if is_of_another(name):
+            raise Error(f"the tree changes {name}: change it in the tree of its own series, and make tree here")
         news.append(f"{'changed' if path.exists() else 'new    '} {name}")
         _replace(path, text)
     above = {entry.name: entry.above for entry in old.entries}
@@ -484,7 +500,8 @@ def _export(series) -> list[str]:
         if entry.name not in texts:
             news.append("\n".join([f"removed {entry.name}",
                                    *("  with its " + line for line in entry.above if line)]))
-            (series.patches / entry.name).unlink()
+            if not is_of_another(entry.name):
+                (series.patches / entry.name).unlink()
     lines = [line for name in texts for line in (*above.get(name, ()), name)]
     content = "".join(line + "\n" for line in (*old.head, *lines, *old.below)).encode()
     if not series.order.exists() or series.order.read_bytes() != content:

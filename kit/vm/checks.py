@@ -552,7 +552,7 @@ def command(settings) -> int:
         say(f"{what:<24} {result.facts}")
         findings.extend(result.findings)
 
-    for patch in patches.listed(series):
+    for patch in patches.own(series):
         say(patch)
         show("  applies", applies(series, patch))
         for tool in tools:
