@@ -3,6 +3,7 @@
 
 import email
 import email.policy
+import re
 import runpy
 import shutil
 import sys
@@ -47,7 +48,7 @@ def test_mails_apply_and_are_threaded(name, tmp_path):
     parsed = [email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
               for path in mails]
     print(*(message["Subject"] for message in parsed), parsed[0]["To"], parsed[0]["Cc"], sep="\n")
-    number = len(patches.listed(series))
+    number = len(patches.own(series))
     alone = number == 1
     assert len(mails) == number + (not alone)
     prefix = "RFC PATCH" if patches.is_rfc(series.name) else "PATCH"
@@ -61,18 +62,22 @@ def test_mails_apply_and_are_threaded(name, tmp_path):
     # The sender's certificate is not given in its name.
     assert not any("Signed-off-by:" in path.read_text() for path in mails)
 
-    first, *_, last = patches.applied(series)[0]
+    commits = patches.applied(series)[0]
+    first, last = commits[-1 - number], commits[-1]
     with files_of(series, first, tmp_path / "tree") as tree:
         git(tree, "am", "-q", *mails[not alone:], env=IDENTITY)
         assert git(tree, "rev-parse", "HEAD^{tree}").out == git(tree, "rev-parse", f"{last}^{{tree}}").out
 
 
-def test_a_patch_of_two_series_is_one_patch():
-    """keep-preference begins with vfork-group, which is sent before."""
-    first, alone = (SERIES.other(f"7.3/{name}") for name in ("keep-preference", "vfork-group"))
-    [patch] = patches.listed(alone)
-    assert patches.listed(first)[0] == patch
-    assert (first.patches / patch).read_bytes() == (alone.patches / patch).read_bytes()
+def test_what_a_series_needs_is_sent_before():
+    """docs/submitting.md has the series in the order in which they are sent."""
+    order = re.findall(r"^\| `(7\.3/[\w-]+)`", (ROOT / "docs/submitting.md").read_text(), re.MULTILINE)
+    needed = {name: {line.split("/")[1] for line in patches.listed(SERIES.other(name)) if patches.is_of_another(line)}
+              for name in NAMES}
+    print(*(f"{name} needs {', '.join(of)}" for name, of in needed.items() if of), sep="\n")
+    assert any(needed.values())
+    for name, of in needed.items():
+        assert {f"7.3/{other}" for other in of} <= set(order[:order.index(name)] if name in order else order)
 
 
 def test_moves_of_gathering_passes_are_not_undone():
