@@ -254,8 +254,22 @@ def test_a_series_on_patches_of_another(stacked):
         patches.export(other)
     print(caught.value)
     git(tree, "reset", "-q", "--hard", "HEAD~1")
+    commit("int one_109;\n", "sched/one: Keep another one")
+    commit("int one_9;\n", FIRST)
+    with pytest.raises(Error, match="patches of other series come first: sched/one: Number") as caught:
+        patches.export(other)
+    print(caught.value)
+    git(tree, "reset", "-q", "--hard", "HEAD~2")
     patches.export(other)
     assert (before.patches / first).read_bytes() == files and not other.order.read_text()
+
+    other.order.write_text(f"{needed}\n")
+    patches.tree(other)
+    newer = stacked.make_source(2, {"kernel/one.c": lambda text: "int more;\n" + text})
+    head = git(tree, "rev-parse", "HEAD").out
+    with pytest.raises(Error, match="nothing was changed: refresh the series of ../before/.* first"):
+        patches.refresh(other, newer)
+    assert git(tree, "rev-parse", "HEAD").out == head and patches.export(other) == []
 
     (other.patches / "mine.patch").write_text("x\n")
     other.order.write_text(f"mine.patch\n{needed}\n")

@@ -483,6 +483,11 @@ def _export(series) -> list[str]:
         if name in texts:
             raise Error(f"two commits would both be {name}; make the subjects differ:\n"
                         f"  {subjects[name]}\n  {subject}")
+        if is_of_another(name):
+            if texts and not all(map(is_of_another, texts)):
+                raise Error(f"{series.linux}: patches of other series come first: {subject}")
+            if _bytes(series, name) != text:
+                raise Error(f"the tree changes {name}: change it in the tree of its own series, and make tree here")
         texts[name], subjects[name] = text, subject
 
     series.patches.mkdir(parents=True, exist_ok=True)
@@ -491,8 +496,6 @@ def _export(series) -> list[str]:
         path = series.patches / name
         if path.exists() and path.read_bytes() == text:
             continue
-        if is_of_another(name):
-            raise Error(f"the tree changes {name}: change it in the tree of its own series, and make tree here")
         news.append(f"{'changed' if path.exists() else 'new    '} {name}")
         _replace(path, text)
     above = {entry.name: entry.above for entry in old.entries}
@@ -560,6 +563,9 @@ def _refresh(series, source, commit) -> list[Outcome]:
     new, outcomes = apply(series, commit, listed(series), go_on=True)
     for outcome in outcomes:
         say(f"{outcome.name}: {outcome.how}")
+    for outcome in outcomes:
+        if is_of_another(outcome.name) and outcome.how != "clean":
+            raise Error(f"nothing was changed: refresh the series of {outcome.name} first")
     failed = [outcome.name for outcome in outcomes if outcome.failed]
     if failed:
         raise Error(f"{len(failed)} of {len(outcomes)} patches do not apply to {source.name};"
