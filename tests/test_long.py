@@ -103,7 +103,6 @@ def test_processes_that_start_together_find_an_llc_each():
 # The machine and the kernel's arguments with which the selftests of a series show what it mends. In LLCs
 # smaller than 8 cores with SMT, the policy leaves little to see.
 MAINLINE = {"7.3/gather": ("two-ccx", ()), "7.3/keep-preference": ("two-ccx", ()),
-            "7.3/numa-local": ("numa-distances", ()),
             "7.3/rfc-lazy-runtime": ("two-ccx", ()), "7.3/rfc-sis-fast": ("two-ccx", ()),
             "7.3/rfc-ttwu-queue-l2": ("two-ccx", ()),
             "7.3/topology-isolated": ("numa-distances", ("isolcpus=2,3,12",)),
