@@ -130,7 +130,7 @@ static int decide_second(const struct state *s, int p)
 		all += n[l] = in(s, l, -1) - in(s, l, p);
 		best = n[l] > n[best] ? l : best;
 	}
-	if (cur >= 0 && !cache_changes(n[cur] * CACHE_ONE, n[best] * CACHE_ONE))
+	if (cur >= 0 && n[best] <= 2 * n[cur])
 		best = cur;
 	return all * CACHE_ONE > cache_running_limit(cores[best], cores[best], false, 1) ? 0 : 1 << best;
 }

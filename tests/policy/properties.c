@@ -208,6 +208,7 @@ static struct sched_cache_llc { u32 size, cores, smt, node; s32 free; } llcs[LLC
 static u64 resident;
 static u32 llc_size = BIT(25), ms;
 static const long jiffies, current;
+static bool allowed;
 #define atomic64_read(v)	((v)->counter)
 #define atomic_read(v)		((v)->counter)
 /* There is one process. */
@@ -220,8 +221,8 @@ static const long jiffies, current;
 #define spin_trylock(lock)	true
 #define spin_unlock(lock)
 #define cache_epoch()		EPOCH
-#define cache_follows(p, i)	(current == 0)
-#define cache_follow(...)
+#define cache_follows(p, i)	((p) == 0 && allowed)
+#define xchg(at, value)		({ typeof(*(at)) was_ = *(at); *(at) = (value); was_; })
 #define cache_promise(llc, load) (void)(load)
 #define cache_see_promises(group)
 #define trace_sched_cache_gate(...)
@@ -266,6 +267,8 @@ struct load {
 	u64 running, comm, footprint;
 	/* How many cores others take of each LLC. */
 	unsigned int others[LLCS];
+	/* In one of so many epochs, a thread decides that may not use the LLCs, 0 for never. */
+	unsigned int pinned;
 };
 
 #define LOAD "%u threads, %.2f running, %.2f communicate, %lu MiB, %u cores, others %u %u %u; "
@@ -277,9 +280,11 @@ static struct load draw_load(void)
 	struct load load = { 2 + any(60), 1 + any(15), 1 + even(1), even(LLCS - 1) };
 	bool busy = even(1);
 
-	load.running = load.threads * (even(1) ? CACHE_ONE : 1 + even(CACHE_ONE - 1));
+	/* One that hardly runs is not measured. */
+	load.running = load.threads * (even(1) ? CACHE_ONE : 64 + even(CACHE_ONE - 64));
 	load.comm = even(2) ? 0 : even(load.running);
 	load.footprint = even(2) ? any(BIT(27)) : 0;
+	load.pinned = even(2) ? 0 : 3 + even(29);
 	/* The same in both nodes: a process may stay in the one where it is. */
 	for (int i = 0; busy && i < LLCS; i++)
 		load.others[i] = i < LLCS / 2 ? even(load.cores) : load.others[i - LLCS / 2];
@@ -295,7 +300,7 @@ static int run(struct sched_cache_group *group, const struct load *load, int epo
 	group->refs.counter = load->threads;
 	resident = load->footprint * pct / 100;
 	while (epochs--) {
-		struct cache_decision d = { .home = -1, .gathers = true };
+		struct cache_decision d = { .home = -1, };
 		u64 running = load->running * pct / 100, inside = 0, here[LLCS];
 		bool open = group->gate == SCHED_CACHE_OPEN;
 		unsigned int all = load->cores * load->smt;
@@ -325,9 +330,11 @@ static int run(struct sched_cache_group *group, const struct load *load, int epo
 				here[i] * EPOCH / (load->running | 1) * load->comm >> 20;
 		}
 		ms += EPOCH >> CACHE_MS_SHIFT;
+		allowed = !load->pinned || even(load->pinned - 1);
 		if (cache_measure(group, EPOCH, ms)) {
-			cache_judge(group, &d, ms);
-			if (!cache_gate_waits(group, d.gate, ms))
+			group->decisions++;
+			cache_judge(group, &d);
+			if (!cache_has_to_wait(group, &d, ms))
 				cache_apply(group, &d);
 		}
 	}
@@ -368,6 +375,29 @@ static void memory(void)
 		      after);
 }
 
+/*
+ * What busy or footprint has closed, or is open, stays so for 200 ms, whatever the load is then. One
+ * thread that runs may be followed by several at once.
+ */
+static void patience(void)
+{
+	struct load load = draw_load(), then = draw_load();
+	struct sched_cache_group *group = fresh();
+	int gate = run(group, &load, 100, 100) / 100;
+
+	then.cores = load.cores;
+	then.smt = load.smt;
+	for (int i = 0; i < 20 && (gate == SCHED_CACHE_OPEN || cache_gate_flaps(gate)); i++) {
+		int now = run(group, &then, 1, 100) / 100;
+
+		if (now == SCHED_CACHE_SINGLE)
+			break;
+		CHECK((now == SCHED_CACHE_OPEN) == (gate == SCHED_CACHE_OPEN),
+		      LOAD "gate %d; then " LOAD "gate %d after %d epochs", IS(load), gate,
+		      IS(then), now, i);
+	}
+}
+
 /* The gate depends on what an LLC has, not on its number. */
 static void symmetry(void)
 {
@@ -399,7 +429,7 @@ int main(int argc, char **argv)
 	static const struct { const char *name; void (*check)(void); int cost; } properties[] = {
 		{ "arithmetic", arithmetic, 1 }, { "sample", sample, 1 }, { "policy", policy, 1 },
 		{ "scaling", scaling, 1 }, { "undoing", undoing, 1 }, { "memory", memory, 100 },
-		{ "symmetry", symmetry, 100 }, { "unknown_size", unknown_size, 100 },
+		{ "patience", patience, 100 }, { "symmetry", symmetry, 100 }, { "unknown_size", unknown_size, 100 },
 	};
 
 	if (argc != 4)
