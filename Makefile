@@ -56,4 +56,4 @@ clean:
 
 distclean: clean
 	rm -rf $(addprefix $(OUT)/,[0-9]* base ccache qemu qemu.lock results profile.so irqsoff.so \
-		bench-host sim.so sim.lock sim-all sim-all.lock) $(OUT)/profile-* $(OUT)/irqsoff-*
+		bench-host sim.so sim.lock sim-all sim-all.lock scx_rusty*) $(OUT)/profile-* $(OUT)/irqsoff-*

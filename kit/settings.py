@@ -128,7 +128,8 @@ SETTINGS = (
             " rows"),
     Setting("SAVE", switch, False, "1: write the result to results/, to be committed"),
     Setting("NAME", name, "", "name of the result: that of the host, or that of the simulated experiment"),
-    Setting("ROUNDS", number(1, 999), 0, "number of A B B A rounds; each runs a state twice (default: 5; SHORT=1: 1)"),
+    Setting("ROUNDS", number(1, 999), 0, "number of A B B A rounds; each runs a state twice (default: 5; SHORT=1: 1;"
+            " peers: of all states, 3)"),
     Setting("WORKLOADS", words, (), "workloads to run in all states, by the beginnings of their names"
             " (default: those with primary figures)"),
     Setting("FEATURES", words, (), "features to measure (default: all that the kernel has)"),

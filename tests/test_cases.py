@@ -11,7 +11,7 @@ import pytest
 from kit import settings
 from kit.paths import GUEST
 from kit.process import Error
-from kit.trials import cases
+from kit.trials import cases, peers
 from kit.vm import initramfs, machine
 
 
@@ -24,7 +24,7 @@ def test_each_case_is_one_that_the_program_knows():
         kind, *arguments = case.run.split()
         assert kinds[kind] == len(arguments), case.name
         used.add(kind)
-    assert used == set(kinds)
+    assert used | {run.split()[0] for run in peers.PROGRAMS.values()} == set(kinds)
 
 
 def test_each_figure_is_one_that_the_case_prints():
@@ -39,7 +39,8 @@ def test_each_figure_is_one_that_the_case_prints():
 # One of each kind that needs no privilege and no cgroup; those run in the guest of test_boot.py, or by hand.
 SMALL = ("frame 2 2 16", "collector 2 2 50 10", "pool 1 2 1 2", "instances 2 1 1 2", "barriers 2 1 0", "model 2 4 anon",
          "hackbench 1 2 threads", "hackbench 1 1 processes", "pipes 1 1 threads", "requests 2 1 0.5 processes",
-         "periodic 1 1 0 0", "stages 2 1", "lock 2 0.2 1", "spin 2", "batch 1 1 20 batch", "build 1 5 1")
+         "periodic 1 1 0 0", "stages 2 1", "lock 2 0.2 1", "spin 2", "batch 1 1 20 batch", "build 1 5 1",
+         "mixed 2 1 2 50")
 
 
 @pytest.mark.skipif(not Path("/sys/devices/system/cpu/cpu0/cache/index3").exists(), reason="no L3 is known here")

@@ -484,6 +484,7 @@ void stages(void)
 	process(stages_process, first_count);
 	looks = measure(0, first_count);
 	figure("hops", done(0, first_count));
+	figure("migrations", llc_changes(0, first_count) * 1e3 / looks.ms);
 	figure("p99", wait_at(0, first_count, 0.99));
 	figure("together", looks.together);
 }

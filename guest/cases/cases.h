@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #define MOST_SEATS 256
+#define MOST_PROCESSES 64
 #define MOST_WAITS 8192
 /* Until threads are where they will be, and what has been measured is of a steady state. */
 #define WARM_MS 1500
@@ -97,7 +98,7 @@ void hog_process(int seat);
 /* What looking at the board has shown. */
 struct looks {
 	int count;
-	/* means: the share of processes that are in one LLC, the LLCs of a process, the CPUs of all seats */
+	/* means: the share of processes that are in no more LLCs than `fewest`, the LLCs of a process, the CPUs of all seats */
 	double together, llcs, cpus;
 	/* threads that share a CPU with another one of the board */
 	double stacked;
@@ -106,13 +107,18 @@ struct looks {
 };
 
 int llc_of(int cpu);
+/* How many LLCs a process needs, 1 unless it is set; with PINNED= in the environment it has only so many. */
+extern int fewest[MOST_PROCESSES];
+/* The LLCs that have so many CPUs. */
+int llcs_for(double cpus);
 /* Look at the seats for so long. */
 struct looks look(int first, int count, double ms);
 /* Settle, and look at the seats while measuring. */
 struct looks measure(int first, int count);
-/* CPU time that some seats have, in ms; what they have done. */
+/* CPU time that some seats have, in ms; what they have done; how often they changed the LLC. */
 double used(int first, int count);
 long done(int first, int count);
+long llc_changes(int first, int count);
 /*
  * A share, such as 0.99, of the waits of some seats is at most what this gives, in ms; the mean of them. End the program
  * if one of them has not waited once: it waits still.
@@ -160,5 +166,6 @@ void partition(void);
 void real_time(void);
 void cookies(void);
 void build(void);
+void mixed(void);
 
 #endif

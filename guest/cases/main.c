@@ -16,7 +16,6 @@
 #include <time.h>
 
 #define CGROUPS "/sys/fs/cgroup/"
-#define MOST_PROCESSES 64
 #define LOOK_MS 10
 
 struct board *board;
@@ -29,6 +28,7 @@ static char printed[2048];
 static char made[8][64];
 static int made_count;
 static int llc_of_cpu[CPU_SETSIZE], cpu_count;
+int fewest[MOST_PROCESSES];
 
 static const struct {
 	const char *name;
@@ -57,6 +57,7 @@ static const struct {
 	{ "real-time", 3, real_time, "LOW HIGH NORMAL: SCHED_FIFO of two priorities, and normal threads" },
 	{ "build", 3, build, "MAKES WORK SERVICE: a service beside processes that live for WORK" },
 	{ "cookies", 2, cookies, "PROCESSES THREADS: core scheduling" },
+	{ "mixed", 4, mixed, "PROCESSES LEAST MOST DUTY: each of another number of threads" },
 };
 
 static double clock_ms(clockid_t id)
@@ -164,6 +165,37 @@ void seats(int process, int first, int count)
 		board->seats = first + count;
 }
 
+/*
+ * Allow the calling process, the p-th, only as few LLCs as it needs: those in which the processes before it have left
+ * most room, as a person would do with taskset.
+ */
+static void pin(int p)
+{
+	double load[CPU_SETSIZE] = {};
+
+	for (int i = 0; i <= p; i++) {
+		int threads = 0;
+		cpu_set_t cpus;
+
+		CPU_ZERO(&cpus);
+		for (int j = 0; j < board->seats; j++)
+			threads += board->seat[j].process == i;
+		for (int n = 0; n < fewest[i]; n++) {
+			int least = -1;
+
+			for (int cpu = 0; cpu < cpu_count; cpu++)
+				if (llc_of(cpu) == cpu && !CPU_ISSET(cpu, &cpus) && (least < 0 || load[cpu] < load[least]))
+					least = cpu;
+			for (int cpu = 0; cpu < cpu_count; cpu++)
+				if (llc_of(cpu) == least)
+					CPU_SET(cpu, &cpus);
+			load[least] += 1.0 * threads / fewest[i];
+		}
+		if (i == p && sched_setaffinity(0, sizeof(cpus), &cpus))
+			err(1, "sched_setaffinity");
+	}
+}
+
 pid_t process(void (*function)(int), int argument)
 {
 	pid_t pid = fork();
@@ -172,6 +204,8 @@ pid_t process(void (*function)(int), int argument)
 		err(1, "fork");
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getenv("PINNED"))
+			pin(child_count);
 		function(argument);
 		_exit(0);
 	}
@@ -253,7 +287,7 @@ struct looks look(int first, int count, double ms)
 			processes = board->seat[i].process + 1;
 	do {
 		static bool llc[MOST_PROCESSES][CPU_SETSIZE], cpus[CPU_SETSIZE];
-		int used = 0, all = 0, seen = 0, in_one = 0, in_llcs = 0;
+		int used = 0, all = 0, seen = 0, in_few = 0, in_llcs = 0;
 
 		nap(LOOK_MS);
 		memset(llc, 0, sizeof(llc));
@@ -274,10 +308,10 @@ struct looks look(int first, int count, double ms)
 			for (int i = 0; i < cpu_count; i++)
 				llcs += llc[p][i];
 			seen += llcs > 0;
-			in_one += llcs == 1;
+			in_few += llcs > 0 && llcs <= fewest[p];
 			in_llcs += llcs;
 		}
-		looks.together += seen ? 100.0 * in_one / seen : 0;
+		looks.together += seen ? 100.0 * in_few / seen : 0;
 		looks.llcs += seen ? 1.0 * in_llcs / seen : 0;
 		looks.cpus += used;
 		looks.stacked += all - used;
@@ -317,6 +351,15 @@ long done(int first, int count)
 
 	for (int i = first; i < first + count; i++)
 		sum += board->seat[i].done;
+	return sum;
+}
+
+long llc_changes(int first, int count)
+{
+	long sum = 0;
+
+	for (int i = first; i < first + count; i++)
+		sum += board->seat[i].llc_changes;
 	return sum;
 }
 
@@ -467,6 +510,16 @@ static bool known(const char *usage, const char *word)
 	return false;
 }
 
+int llcs_for(double cpus)
+{
+	int llcs = 0, fit;
+
+	for (int i = 0; i < cpu_count; i++)
+		llcs += llc_of(i) == i;
+	fit = cpu_count / llcs;
+	return cpus > fit ? (int)((cpus - 0.01) / fit) + 1 : 1;
+}
+
 bool word(int index, const char *text)
 {
 	return !strcmp(arguments[index], text);
@@ -494,6 +547,8 @@ int main(int count, char **words)
 		err(1, "memory");
 	for (int i = 0; i < MOST_SEATS; i++)
 		board->seat[i].cpu = -1;
+	for (int i = 0; i < MOST_PROCESSES; i++)
+		fewest[i] = 1;
 	main_process = getpid();
 	atexit(clean_up);
 	kinds[which].run();

@@ -255,8 +255,6 @@ static void client_process(int count)
 
 void requests(void)
 {
-	long changes = 0;
-
 	clients = number(0);
 	workers = number(1);
 	work_ms = number(2);
@@ -269,12 +267,10 @@ void requests(void)
 		process(worker_process, clients + i);
 	process(client_process, clients);
 	measure(0, clients + workers);
-	for (int i = clients; i < clients + workers; i++)
-		changes += board->seat[i].llc_changes;
 	figure("requests", done(0, clients));
 	figure("delay", wait_mean(0, clients));
 	figure("p99", wait_at(0, clients, 0.99));
-	figure("changes", changes);
+	figure("changes", llc_changes(clients, workers));
 }
 
 /* ---- periodic: a thread that wakes every 2.777 ms, as cyclictest is run for audio, beside hackbench ---- */

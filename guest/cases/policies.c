@@ -16,6 +16,8 @@
 /* The whole process. */
 #define THREAD_GROUP 1
 
+#define STEP_MS 0.5
+
 static double duty, quota_ms;
 
 /* Run `duty` percent of some 10 ms, again and again, and note how late it was done with that. */
@@ -25,12 +27,14 @@ static void *bursts(void *argument)
 	unsigned int seed = me - board->seat + 77;
 
 	for (;;) {
-		double period = varied(10, &seed), busy = period * duty / 100, due = now() + period - busy;
+		double period = varied(10, &seed), busy = period * duty / 100, due = now() + period - busy, left;
 
 		nap(due - now());
-		work(busy);
+		for (double end = cpu_time() + busy; (left = end - cpu_time()) > 0;) {
+			work(left < STEP_MS ? left : STEP_MS);
+			here(me);
+		}
 		waited(me, now() - due - busy);
-		here(me);
 	}
 	return NULL;
 }
@@ -380,4 +384,42 @@ void build(void)
 	figure("compiled", done(0, first_count));
 	figure("wait", wait_mean(first_count, second_count));
 	figure("p99", wait_at(first_count, second_count, 0.99));
+}
+
+/* ---- mixed: processes of LEAST, LEAST + 1, ... MOST, LEAST, ... threads ---- */
+
+static int threads_of(int process)
+{
+	return first_count + process % (second_count - first_count + 1);
+}
+
+static void mixed_process(int process)
+{
+	int first = 0;
+
+	for (int i = 0; i < process; i++)
+		first += threads_of(i);
+	threads(bursts, first, threads_of(process));
+}
+
+void mixed(void)
+{
+	int processes = number(0), all = 0;
+	struct looks looks;
+
+	first_count = number(1);
+	second_count = number(2);
+	duty = number(3);
+	if (processes > MOST_PROCESSES || first_count < 1 || second_count < first_count)
+		errx(2, "no such processes");
+	for (int i = 0; i < processes; i++) {
+		seats(i, all, threads_of(i));
+		all += threads_of(i);
+		fewest[i] = llcs_for(threads_of(i) * duty / 100);
+		process(mixed_process, i);
+	}
+	looks = measure(0, all);
+	figure("together", looks.together);
+	figure("migrations", llc_changes(0, all) * 1e3 / looks.ms);
+	figure("p99", wait_at(0, all, 0.99));
 }
