@@ -13,7 +13,7 @@ from kit.process import Error
 from kit.stack import patches
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")),
-         *(ROOT / f"results/{name}.md" for name in ("README", "NOTES", "torture", "abuse", "cases", "irqsoff"))]
+         *(ROOT / f"results/{name}.md" for name in ("README", "NOTES", "torture", "abuse", "cases", "peers", "irqsoff"))]
 
 
 def links(text):
