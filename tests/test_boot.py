@@ -122,7 +122,7 @@ def test_selftests_with_isolated_cpus():
     m = machine.load(demo.DEFAULT_MACHINE)
     tests = check(guest.selftest(m, named("stack"), ["isolcpus=domain,2,3,10,11"], names=sorted(ISOLATION)), [
         *not_here(m), "refused", "an LLC has 3 cores only", "LLCs of different sizes"])
-    assert sum("isolated CPU of" in path and test.status == ktap.OK for path, test in tests.leaves()) == 2
+    assert sum("isolated_cpu_of" in path and test.status == ktap.OK for path, test in tests.leaves()) == 2
 
 
 def test_features_of_the_command_line():

@@ -655,11 +655,32 @@ static void start_pair_threads(void (*run)(struct load_thread *thread))
 		tell_load(load, NULL, run, 0, i);
 }
 
+static void make_pipes(void)
+{
+	int i;
+
+	for (i = 0; i < 2 * MAX_AB_PAIRS; i++) {
+		if (pipe(pipes[i / 2][i % 2]))
+			ksft_exit_fail_perror("pipe");
+	}
+}
+
+/* The processes of the threads have inherited them. */
+static void close_pipes(void)
+{
+	int i;
+
+	for (i = 0; i < 2 * MAX_AB_PAIRS; i++) {
+		close(pipes[i / 2][i % 2][0]);
+		close(pipes[i / 2][i % 2][1]);
+	}
+}
+
 static const char *pipe_pairs(UNUSED int arg)
 {
-	make_pipes(pipes, MAX_AB_PAIRS);
+	make_pipes();
 	start_pair_threads(work_with_pipe);
-	close_pipes(pipes, MAX_AB_PAIRS);
+	close_pipes();
 	return NULL;
 }
 
@@ -671,14 +692,14 @@ static const char *rpc_pairs(UNUSED int arg)
 {
 	int i, end, nr = cores < 4 ? 1 : min_int(cores / 2, MAX_AB_PAIRS);
 
-	make_pipes(pipes, MAX_AB_PAIRS);
+	make_pipes();
 	for (end = 0; end < 2; end++) {
 		begin(&usable, true);
 		add(loads[end], nr, &homes[end ? nr_homes - 1 : 0], work);
 		for (i = 0; i < nr; i++)
 			tell_load(loads[end], NULL, work_with_pipe, 0, 2 * i + end);
 	}
-	close_pipes(pipes, MAX_AB_PAIRS);
+	close_pipes();
 	wait_begun();
 	for (end = 0; end < 2; end++)
 		let_go(loads[end]);
@@ -885,6 +906,14 @@ static const char *run(const struct workload *workload, bool on, double *values,
 	return reason;
 }
 
+/* Say that @what cannot be done, if it cannot. */
+static bool cannot(const char *what)
+{
+	if (no_llcs)
+		ksft_test_result_skip("%s: %s\n", what, no_llcs);
+	return no_llcs;
+}
+
 static void compare(const struct workload *workload)
 {
 	double values[4][NR_FIGURES], slack, chance, off, on;
@@ -1086,7 +1115,6 @@ int main(int argc, char **argv)
 	if (late == MAP_FAILED)
 		ksft_exit_fail_perror("mmap");
 	if (!no_llcs) {
-		find_homes();
 		for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
 			home_at[cpu] = home_of(cpu);
 			core_at[cpu] = cpu;
