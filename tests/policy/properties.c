@@ -398,6 +398,23 @@ static void patience(void)
 	}
 }
 
+/* So it is when fewer LLCs have been wanted for a while: that is another change. */
+static void patience_anew(void)
+{
+	struct load load = draw_load(), less = load;
+	struct sched_cache_group *group = fresh();
+
+	less.running /= 2;
+	less.footprint = load.footprint = 0;
+	if (run(group, &load, 100, 100) < SCHED_CACHE_OPEN * 100 + 2 || less.running < 2 * CACHE_ONE ||
+	    run(group, &less, 5 + even(20), 100) / 100 != SCHED_CACHE_OPEN)
+		return;
+	less.footprint = BIT(40);
+	for (int i = 0; i < 20; i++)
+		CHECK(run(group, &less, 1, 100) / 100 == SCHED_CACHE_OPEN, LOAD "after %d epochs",
+		      IS(less), i);
+}
+
 /* The gate depends on what an LLC has, not on its number. */
 static void symmetry(void)
 {
@@ -429,7 +446,8 @@ int main(int argc, char **argv)
 	static const struct { const char *name; void (*check)(void); int cost; } properties[] = {
 		{ "arithmetic", arithmetic, 1 }, { "sample", sample, 1 }, { "policy", policy, 1 },
 		{ "scaling", scaling, 1 }, { "undoing", undoing, 1 }, { "memory", memory, 100 },
-		{ "patience", patience, 100 }, { "symmetry", symmetry, 100 }, { "unknown_size", unknown_size, 100 },
+		{ "patience", patience, 100 }, { "patience_anew", patience_anew, 20 },
+		{ "symmetry", symmetry, 100 }, { "unknown_size", unknown_size, 100 },
 	};
 
 	if (argc != 4)
