@@ -126,7 +126,8 @@ def test_ping_pong_is_counted(regions):
     # The first and the last round trip are cut off, and other tasks wake up.
     assert found["wakeups"] == pytest.approx(2 * 100, abs=10)
     assert found["switches"] == pytest.approx(4 * 100, abs=20)
-    assert found["migrations"] <= 2 and found["llc"] > max(50 * 100, 10 * found["socket"])
+    # Other tasks move lines between the sockets, once a sixth as many.
+    assert found["migrations"] <= 2 and found["llc"] > max(50 * 100, 3 * found["socket"])
     functions = [row[0] for row in transfers.hottest([regions[PING_PONG]], transfers.known(named()))["functions"]]
     print(*functions)
     assert {"try_to_wake_up", "pipe_read", "pipe_write"} <= set(functions)
