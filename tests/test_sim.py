@@ -61,7 +61,8 @@ RATE, RATES = (workloads.Task("hackbench-rate", (1, 4, 6, ms, "processes", "sock
 PINNED, APART = (workloads.Task("sharing", (2, 4, 64, 6, 2, how)) for how in ("pinned", "apart"))
 
 
-# In three boots of eight of one kernel, the program began on the other socket: what it has there by then takes longer.
+# In three boots of eight of one kernel, with SCHED_CACHE and without, these take longer: lines that CPUs of a socket
+# hand on count as between sockets, as if their pages were in the other node. Why they are there was not looked for.
 FASTEST = (CHASES["l2"], SHARED, PING_PONG)
 
 
