@@ -45,8 +45,9 @@ def pair(kind, other, times=1000):
     return workloads.Task(kind, (0, other, times))
 
 
-# A quarter of the L2 and of the L3: of pages at random, more than it has ways fall into no set.
-CHASES = {"l2": chase(0, 256, 20000), "l3": chase(0, 6144, 20000),
+# Twice the L1 and a quarter of the L3: of pages at random, more than it has ways fall into no set. The pages are not at
+# random: in boots in which the program begins in the other node, half of 256 KiB does not fit into the L2 of 1 MiB.
+CHASES = {"l2": chase(0, 64, 20000), "l3": chase(0, 6144, 20000),
           "dram": chase(0, 98304, 10000), "far_dram": chase(OTHER_SOCKET, 98304, 10000)}
 BOUNCES = {"other_core": pair("bounce", LLC), "other_llc": pair("bounce", OTHER_LLC),
            "other_socket": pair("bounce", OTHER_SOCKET)}
@@ -61,22 +62,17 @@ RATE, RATES = (workloads.Task("hackbench-rate", (1, 4, 6, ms, "processes", "sock
 PINNED, APART = (workloads.Task("sharing", (2, 4, 64, 6, 2, how)) for how in ("pinned", "apart"))
 
 
-# In three boots of eight of one kernel, with SCHED_CACHE and without, these take longer: lines that CPUs of a socket
-# hand on count as between sockets, as if their pages were in the other node. Why they are there was not looked for.
-FASTEST = (CHASES["l2"], SHARED, PING_PONG)
-
-
 @pytest.fixture(scope="module")
 def regions(built):
-    """Return {Task: Region}, the median of five boots, or the fastest of FASTEST: whether a tick falls into a region,
-    or other data uses the same sets of the L3, is chance."""
+    """Return {Task: Region}, the median of five boots: whether a tick falls into a region, or other data uses the same
+    sets of the L3, is chance."""
     tasks = [*CHASES.values(), *BOUNCES.values(), SIBLINGS, SHARED, ALONE, PING_PONG,
              PIPELINE, CYCLIC, SLICES, RATE, RATES, PINNED, APART]
     initramfs.base(initramfs.small(SERIES))
     simulate.plugin(BUILD)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         boots = list(pool.map(lambda seed: simulate.run(SMALL, STATE, tasks, seed), range(1, 6)))
-    return {task: sorted(found, key=lambda region: region.value)[0 if task in FASTEST else 2]
+    return {task: sorted(found, key=lambda region: region.value)[2]
             for task, *found in zip(tasks, *boots)}
 
 
@@ -124,14 +120,14 @@ def test_false_sharing_is_seen_and_named(regions):
 
 
 def test_ping_pong_is_counted(regions):
-    """Each round trip has two wakeups and four switches, and moves lines to the other LLC. No task
-    migrates."""
+    """Each round trip has two wakeups and four switches, and moves lines to the other LLC: by way of the other socket
+    where their memory is there, as it is if the program begins there. No task migrates."""
     found = simulate.figures(regions[PING_PONG], SMALL)
     print(found)
     # The first and the last round trip are cut off, and other tasks wake up.
     assert found["wakeups"] == pytest.approx(2 * 100, abs=10)
     assert found["switches"] == pytest.approx(4 * 100, abs=20)
-    assert found["migrations"] <= 2 and found["llc"] > max(50 * 100, 10 * found["socket"])
+    assert found["migrations"] <= 2 and found["llc"] + found["socket"] > 50 * 100
     functions = [row[0] for row in transfers.hottest([regions[PING_PONG]], transfers.known(named()))["functions"]]
     print(*functions)
     assert {"try_to_wake_up", "pipe_read", "pipe_write"} <= set(functions)

@@ -2,11 +2,17 @@
 /* Loads that depend on each other, and lines that two CPUs write. */
 #include "workload.h"
 
-/* A line that two CPUs change by turns; and two counters in one line, each written by one CPU. */
+/* A line that two CPUs change by turns. */
 static uint64_t *ball;
-static ALIGNED struct counters {
+
+/*
+ * Two counters in one line, each written by one CPU. The page belongs to the node of the CPU that touches it first,
+ * and the program may have begun in another one: nothing else is to be there.
+ */
+static struct counters {
 	uint64_t first, second;
-} counters;
+	char rest[PAGE - 2 * sizeof(uint64_t)];
+} counters __attribute__((aligned(PAGE)));
 
 /* How often each of the two CPUs changes `ball`. */
 static long times;
