@@ -91,7 +91,45 @@ def test_columns_of_a_series_for_mainline():
     assert [column for column, state in found.items() if state.memory] == ["base off", "off"]
 
 
-def test_collect(monkeypatch, capsys):
+def counted(monkeypatch):
+    """Let measure() give a figure for each row; return the list of the columns that it is called for."""
+    called = []
+
+    def found(m, build, boot, size, state, userland, stop):
+        called.append(state.column)
+        return {row.name: [dict(middle=1.5, mean=2, slab=0, percpu=1, disturbed=0)] for row in boot.rows}
+    monkeypatch.setattr(measure, "measure", found)
+    return called
+
+
+def test_boots_that_were_measured_before_are_not_again(monkeypatch, tmp_path):
+    """If the kernel, the initramfs and QEMU are the same. A file that was cut off is none."""
+    called, about = counted(monkeypatch), {"base": "a", "stack": "b"}
+    monkeypatch.setattr(kernel, "identity", lambda build: {"source": about[str(build)]})
+    builds = [kernel.named(Series("6.12", build=tmp_path), name) for name in ("base", "stack")]
+
+    def collect(**more):
+        called.clear()
+        repeat = {"command": "c", "commit": "x", "qemu": "10", "initramfs": "i"} | more
+        return measure.collect(TWO, builds, plan.SHORT, repeat, builds[1], ["off", "SIS_FAST"])
+    first, boots = collect(), len(plan.boots(TWO, plan.SHORT))
+    assert {column: called.count(column) for column in called} == {"base": boots, "off": boots, "SIS_FAST": boots - 1}
+    assert collect() == first and not called
+    about["stack"] = "c"
+    assert collect().values == first.values and set(called) == {"off", "SIS_FAST"}
+    collect(initramfs="j")
+    assert set(called) == {"base", "off", "SIS_FAST"}
+    for path in (tmp_path / "cost").glob("*.json"):
+        path.write_text("{")
+    collect(initramfs="j")
+    assert set(called) == {"base", "off", "SIS_FAST"}
+    about["stack"] = "d, with changes that are not committed"
+    for _ in range(2):
+        collect(initramfs="j")
+        assert "off" in called and "base" not in called
+
+
+def test_collect(monkeypatch, capsys, tmp_path):
     """What the boots give comes together by column and metric. A disturbed layout is left out for all
     columns, as the others are compared layout by layout; a row without a layout has no metric."""
     monkeypatch.setattr(kernel, "identity", lambda build: {})
@@ -102,8 +140,8 @@ def test_collect(monkeypatch, capsys):
                                 disturbed=int((row.name, state.column, number) in moved))
                            for number in range(3)] for row in boot.rows}
     monkeypatch.setattr(measure, "measure", found)
-    result = measure.collect(TWO, [named("base"), named()], plan.FULL,
-                             {"command": "c", "commit": "x", "qemu": "10"}, named())
+    builds = [kernel.named(Series("6.12", build=tmp_path), name) for name in ("base", "stack")]
+    result = measure.collect(TWO, builds, plan.FULL, {"command": "c", "commit": "x", "qemu": "10"}, builds[1])
     assert store.problems(result) == []
     assert result.repeat["disturbed"] == {"pipe/one-LLC": {"1": ["off"]},
                                           "yield": {str(number): ["base"] for number in range(3)}}

@@ -12,8 +12,10 @@ repeats such a measurement; a layout that is disturbed in all attempts is left o
 kernels.
 """
 
+import contextlib
 import dataclasses
 import hashlib
+import json
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +52,29 @@ def measure(m, which, boot, size, state, userland, stop=None):
     return found
 
 
+def kept(m, which, boot, size, state, userland, stop, about):
+    """The same as measure(), or what that gave before: a run of all columns takes hours, and one that was ended goes on
+    where it was. about: what the figures depend on besides."""
+    if kernel.UNCOMMITTED in about[-1].get("source", ""):
+        return measure(m, which, boot, size, state, userland, stop)
+    key = hashlib.sha256(repr((m, str(which), boot, size, state, about)).encode()).hexdigest()
+    path = which.series.build / "cost" / f"{key}.json"
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(path.read_text())
+    found = measure(m, which, boot, size, state, userland, stop)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(found))
+    part.replace(path)
+    return found
+
+
+def _code():
+    """What boots a guest and measures in it: a hash of the files of the kit that do."""
+    text = b"".join(path.read_bytes() for where in ("cost", "vm") for path in sorted((ROOT / "kit" / where).glob("*.py")))
+    return hashlib.sha256(text).hexdigest()
+
+
 def collect(m, builds, size, repeat, userland, columns=()):
     """Measure Kernels that are built on a Machine; a store.Result. columns: as for plan.chosen().
     repeat["disturbed"] has the layouts that are left out of a row, {row: {layout: columns}}."""
@@ -58,10 +83,11 @@ def collect(m, builds, size, repeat, userland, columns=()):
                for state in states[build] if state.memory or not boot.memory]
     # Read before and after: a kernel that is rebuilt meanwhile makes the result useless.
     kernels = {str(build): kernel.identity(build) for build in builds}
+    same = (repeat["qemu"], repeat.get("initramfs"), _code())
     stop = threading.Event()
     # Each guest takes one CPU of the host.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        futures = [pool.submit(measure, m, build, boot, size, state, userland, stop)
+        futures = [pool.submit(kept, m, build, boot, size, state, userland, stop, (*same, kernels[str(build)]))
                    for boot, build, state in planned]
         try:
             done = [future.result() for future in futures]

@@ -16,6 +16,8 @@ from kit.stack import base, patches
 BUILD_TIMEOUT = 3600
 # GB on the disk that a build with its results takes at most, besides the tree.
 SPACE = 1.5
+# Part of the source in identity(), if that is so.
+UNCOMMITTED = "with changes that are not committed"
 KCONFIG = re.compile(r"CONFIG_\w+=.+|# CONFIG_\w+ is not set")
 
 
@@ -165,7 +167,7 @@ def identity(kernel) -> dict:
     source = source_dir(kernel)
     tree = "git tree " + git(source, "rev-parse", "HEAD^{tree}").out.strip()
     if git(source, "status", "--porcelain").out:
-        tree += ", with changes that are not committed"
+        tree += f", {UNCOMMITTED}"
     about = {"release": release(kernel), "source": tree,
              "config": hashlib.sha256((kernel.out / ".config").read_bytes()).hexdigest()}
     if kernel.patched:
