@@ -72,7 +72,7 @@ def not_here(m):
         # It depends on how often CPUs of another LLC become idle while a thread waits.
         reasons.append("hardly a CPU has tried to take a thread")
     if one_thread:
-        reasons.append("core scheduling needs CPUs with SMT")
+        reasons += ["core scheduling needs CPUs with SMT", f"an LLC is full with {room} of {m.cores_per_llc} cores"]
     return reasons
 
 
