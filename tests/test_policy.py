@@ -17,6 +17,13 @@ GATE = ["enum sched_cache_gate", "struct sched_cache_slot", "struct sched_cache_
         "struct cache_decision", "cache_in_set", "cache_measure", "cache_open", "cache_part", "cache_home",
         "cache_pick_set", "cache_does", "cache_gate_flaps", "cache_consider", "cache_commit", "cache_memory_fits",
         "cache_judge", "cache_has_to_wait", "cache_trace_prefer", "cache_trace_gate", "cache_apply"]
+# What decisions, preferences and loads are made of there, besides these.
+WHOLE = ["struct sched_cache_llc", "cache_llc_span", "cache_epoch", "cache_group_tolerance", "cache_llc_smt",
+         "cache_count_cpus", "cache_see_cpus", "cache_promised", "cache_promise",
+         "cache_see_promises", "cache_llc_cpu", "cache_follows", "cache_see_llcs", "cache_decide", "cache_end",
+         "cache_expired", "sched_cache_cpu", "cache_room", "cache_task_gate", "cache_task_choice",
+         "sched_cache_may_go", "sched_cache_publish_due", "sched_cache_load", "cache_add_load",
+         "cache_keep_promise", "sched_cache_reserve", "sched_cache_moved", "sched_cache_leaving", "sched_cache_policy"]
 STATES = 200_000
 # Above this imb_pct the load balancer, whose imbalance_pct is 117, moves tasks back.
 TOLERATED = 17
@@ -24,13 +31,18 @@ TOLERATED = 17
 
 def cut(text, name):
     """A definition out of C: of a function, or of "struct NAME" or "enum NAME"."""
-    start = rf"{name} \{{\n" if " " in name else rf"static [^\n;]*\b{name}\([^;]*?\)\n\{{\n"
+    start = rf"{name} \{{\n" if " " in name else rf"[a-z][^\n;]*\b{name}\([^;]*?\)\n\{{\n"
     return re.search(rf"^{start}.*?^\}}.*?\n", text, re.M | re.S)[0]
+
+
+def in_order(text, names):
+    """The definitions of these names, in the order in which they are in `text`."""
+    return "".join(sorted((cut(text, name) for name in names), key=text.index))
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """The text of cache_math.h, gate.h and cache.c after the whole series, by name."""
+    """The text of cache_math.h, gate.h, code.h and cache.c after the whole series, by name."""
     tree = tmp_path_factory.mktemp("tree")
     git(tree, "apply", "--include=kernel/sched/cache*",
         *(STACK / name for name in (STACK / "series").read_text().splitlines()
@@ -39,8 +51,12 @@ def sources(tmp_path_factory):
     math, hooks, cache = ((tree / "kernel/sched" / name).read_text()
                           for name in ("cache_math.h", "cache.h", "cache.c"))
     numbers = re.findall(r"#define CACHE_(?:PAUSE|LOOK_EACH)\b.*\n", cache)
+    code = in_order(hooks + cache, GATE + WHOLE)
     return {"cache_math.h": re.sub("(?m)^#include.*", "", math), "cache.c": cache,
-            "gate.h": "".join([*numbers, *(cut(hooks + cache, name) for name in GATE)])}
+            "gate.h": "".join([*numbers, in_order(hooks + cache, GATE)]),
+            "code.h": "".join([*re.findall(r"#define CACHE_\w+\s.*\n", cache),
+                               *re.findall(r"static unsigned int cache_\w+ = \d+;\n", cache),
+                               *(f"{head};\n" for head in re.findall(r"(?m)^(?!static)[a-z].*\)(?=\n\{)", code)), code])}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +64,7 @@ def build(sources, tmp_path_factory):
     """A function that compiles a program of tests/policy and gives what it prints for arguments."""
     def built(name, change=None, options=("-fsanitize=undefined", "-fno-sanitize-recover")):
         where = tmp_path_factory.mktemp(name)
-        for header in ("cache_math.h", "gate.h"):
+        for header in ("cache_math.h", "gate.h", "code.h"):
             (where / header).write_text((change or {}).get(header, sources[header]))
         # Some compilers take what a sanitizer adds for a use of what has not been initialized.
         subprocess.run(["gcc", "-std=gnu11", "-O1", "-Wall", "-Werror", "-Wno-maybe-uninitialized",
@@ -160,6 +176,71 @@ def test_closed_loop_finds_bad_rules(build, loop, sources, version, tasks, what)
     output = loop(version, *tasks.split())
     print(output)
     assert re.search(what, output)
+
+
+# How many runs of what mixes.c simulates, and the least or, as "-", the most of each figure. Each limit is between
+# what the code gives and what the mutants below give. At once: threads that run all the time, on machines with cores
+# for them. Phases: their number changes; threads are pinned, and tasks are of no process. Sleeping: threads of all kinds
+# that start one after another. Beats: threads come and go together.
+MIXES = {
+    "at once": (500, [], {"few": 92, "soon": 82, "never": "-12", "late": "-0.006", "changes": "-0", "open": "-1",
+                          "waits": "-0"}),
+    "phases": (200, ["phases=3", "others=1", "length=1500"], {"few": 87.5, "soon": 55, "never": "-28"}),
+    "sleeping": (200, ["duty=0", "high=80", "others=1", "apart=300"], {"few": 92, "changes": "-0.1", "waits": "-125"}),
+    "beats": (200, ["beat=300"], {"late": "-0.3", "changes": "-0.02", "open": "-10"}),
+}
+
+
+def wrong(run, mix):
+    """Those figures of a mix that are not as they have to be."""
+    runs, given, limits = MIXES[mix]
+    words = run(runs, *given).split()
+    found = dict(zip(words[::2], map(float, words[1::2])))
+    print(mix, found)
+    return [name for name, limit in limits.items()
+            if (found[name] > -float(limit) if str(limit).startswith("-") else found[name] < limit)]
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_mixes(build, mix):
+    """Processes of random mixes get as few LLCs as hold them, soon, and nothing moves under a steady load."""
+    assert wrong(build("mixes"), mix) == []
+
+
+# Changes of the code, by the mix whose figures show each.
+MIXED = [
+    ("at once", "several ? cache_room(p, i) : 0", "0"),
+    ("at once", "atomic_long_add(load, &llc->promised)", "(void)0"),
+    ("at once", "promised / (1L << min(*halves, 30UL))", "promised"),
+    ("at once", "(CACHE_REQUEST / 8)", "CACHE_REQUEST"),
+    ("at once", "(250 * NSEC_PER_MSEC", "(1 * NSEC_PER_MSEC"),
+    ("at once", "if (cache_open(group) && !option->chosen)", "if (false)"),
+    ("at once", "WRITE_ONCE(sds->llc_leaving, jiffies + time);", ";"),
+    ("at once", "sum->room + CACHE_ONE / 16", "sum->room"),
+    ("at once", "(room + grain / 4) / grain * grain", "room / CACHE_ONE * CACHE_ONE"),
+    ("at once", "strict.tolerance = min(demand->tolerance, 1U);", "return false;"),
+    ("at once", "few = min(most, 1U)", "few = most"),
+    ("at once", "} while (distance && !demand->near);", "} while (0);"),
+    ("at once", "rank += BIT(29);", ";"),
+    ("at once", "outside <= CACHE_ONE / 4", "true"),
+    ("at once", "\t/* Another change waits anew. */\n\tgroup->since = 0;\n", ""),
+    ("at once", "#define CACHE_AVERAGE\t\t8", "#define CACHE_AVERAGE\t\t1"),
+    ("at once", "d->sum.least_cpus && !d->crowded &&", "d->sum.least_cpus &&"),
+    ("at once", "overaggr_pct))\n\t\treturn CACHE_FORBID", "overaggr_pct))\n\t\treturn CACHE_GENERIC"),
+    ("at once", "CACHE_FORBID : CACHE_GATHER", "CACHE_GATHER : CACHE_GATHER"),
+    ("at once", "part = task - task / 4", "part = 0"),
+    ("phases", "!cache_sum_large(&d->demand, &d->sum)", "true"),
+    ("sleeping", "cache_add_load(src_cpu, -task);\n\tif (!dst ||", "return true;\n\tif (!dst ||"),
+    ("sleeping", "? !opens || d->changes :", "? opens && d->changes :"),
+    ("beats", "return gate == SCHED_CACHE_BUSY || gate == SCHED_CACHE_FOOTPRINT;", "return false;"),
+]
+
+
+@pytest.mark.parametrize("mix, old, new", MIXED)
+def test_mixes_find_mutants(build, sources, mix, old, new):
+    """Without one of its parts, the code does worse than it has to."""
+    [file] = [file for file in ("cache_math.h", "code.h") if old in sources[file]]
+    assert wrong(build("mixes", {file: sources[file].replace(old, new)}, ["-w", "-O2"]), mix)
 
 
 def test_balancer_does_not_undo_a_move_at_the_default(sources):

@@ -195,40 +195,17 @@ static void undoing(void)
 /* What the functions in gate.h take from the kernel and the rest of cache.c. */
 #define EPOCH			10000000ULL
 #define LLCS			8
-#define ____cacheline_aligned
-#define for_each_set_bit(i, set, nr) for (i = 0; i < (nr); i++) if (*(set) >> i & 1)
-#define scoped_guard(rcu)
-typedef struct { u64 counter; } atomic64_t;
-typedef struct { int counter; } atomic_t, refcount_t;
-struct callback_head { void *next; };
-struct rcu_head { void *next; };
-struct cache_sample;
-struct sched_cache_group;
 static struct sched_cache_llc { u32 size, cores, smt, node; s32 free; } llcs[LLCS], *sched_cache_llcs[LLCS];
 static u64 resident;
 static u32 llc_size = BIT(25), ms;
 static const long jiffies, current;
 static bool allowed;
-#define atomic64_read(v)	((v)->counter)
-#define atomic_read(v)		((v)->counter)
-/* There is one process. */
-#define cache_threads(group)	((u32)(group)->refs.counter)
 #define cache_group_tolerance(group) 1
-#define sched_cache_sample_free(sample) (void)(sample)
-#define atomic_inc_return_release(v) ((v)->counter++)
-#define test_bit(i, set)	(*(set) >> (i) & 1)
-#define assign_bit(i, set, value) (*(set) = (*(set) & ~BIT(i)) | (u64)(value) << (i))
-#define spin_trylock(lock)	true
-#define spin_unlock(lock)
 #define cache_epoch()		EPOCH
 #define cache_follows(p, i)	((p) == 0 && allowed)
-#define xchg(at, value)		({ typeof(*(at)) was_ = *(at); *(at) = (value); was_; })
 #define cache_promise(llc, load) (void)(load)
 #define cache_see_promises(group)
-#define trace_sched_cache_gate(...)
-#define trace_sched_cache_prefer(p, was, llc, nr, why, running) (void)((llc) + (nr))
 #define cache_footprint(group, llc_bytes) resident
-#define sched_cache_sample(...)	SAMPLE_UNDECIDED
 static unsigned int cache_see_cpus(struct sched_cache_group *group, int i);
 static unsigned int cache_see_llcs(struct sched_cache_group *group, int home, bool current_only);
 #include "gate.h"

@@ -46,3 +46,28 @@ static inline u64 int_sqrt64(u64 x)
 }
 
 #include "cache_math.h"
+
+/* What decisions take from the kernel: nothing runs at the same time. */
+typedef struct { u64 counter; } atomic64_t;
+typedef struct { int counter; } atomic_t, refcount_t;
+struct callback_head { void *next; };
+struct rcu_head { void *next; };
+struct cache_sample;
+struct sched_cache_group;
+#define ____cacheline_aligned
+#define scoped_guard(what)
+#define atomic64_read(v)	((v)->counter)
+#define atomic_read(v)		((v)->counter)
+#define atomic_inc_return_release(v) ((v)->counter++)
+#define test_bit(nr, set)	(*(set) >> (nr) & 1)
+#define assign_bit(nr, set, value) (*(set) = (*(set) & ~BIT(nr)) | (u64)(value) << (nr))
+#define xchg(at, new)		({ typeof(*(at)) was_ = *(at); *(at) = (new); was_; })
+#define spin_trylock(lock)	true
+#define spin_unlock(lock)
+
+/* And from the rest of cache.c: no group is of several processes, and no memory is sampled. */
+#define cache_threads(group)	((u32)(group)->refs.counter)
+#define sched_cache_sample(...)	SAMPLE_UNDECIDED
+#define sched_cache_sample_free(sample) (void)(sample)
+#define trace_sched_cache_gate(...)
+#define trace_sched_cache_prefer(p, was, llc, nr, why, running) (void)((llc) + (nr))
