@@ -87,7 +87,6 @@ static inline void nothing(void) { }
 #define container_of(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
 #define TICK_NSEC		(4 * NSEC_PER_MSEC)
 #define msecs_to_jiffies(ms)	(((ms) + 3UL) / 4)
-#define cache_age_limit(ms)	max(msecs_to_jiffies(ms), 1UL)
 #define time_before(a, b)	((long)((a) - (b)) < 0)
 #define local_clock()		clock_ns
 
@@ -95,7 +94,6 @@ static inline void nothing(void) { }
  * What a decision asks of the rest of cache.c: processes have little memory, and do not communicate,
  * NUMA balancing is off, and no two choose at the same time.
  */
-#define cache_group(p)		((p)->cache_group)
 #define cache_waits(p)		false
 #define cache_task_numa(p, llc)	((void)(llc), true)
 #define cache_footprint(group, home) 4096UL

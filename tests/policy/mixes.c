@@ -10,7 +10,6 @@
  *  apart      up to so many ms pass between the starts of the processes
  *  phases     so many times, other numbers of threads run
  *  others     1: some threads are pinned, and some tasks are of no process
- *  together   1: each process begins in one LLC
  *  beat       so many ms all threads run, then two of each process for a fifth of that, and so on
  *  off        1: without cache-aware scheduling
  *  length     of a phase, in ms
@@ -18,8 +17,9 @@
  * A run is a random machine and mix. Prints, over all runs and phases:
  *  few      at how many percent of looks in the last half of a second a process is in as few LLCs as it
  *           would be in alone
- *  soon     how many percent of starts are in their sets for good within 100 ms, and these are as small
- *  never    how many percent never are
+ *  soon     in how many percent of phases all processes that a set holds are in theirs for good within 100 ms,
+ *           and these are as small
+ *  never    in how many percent they never are
  *  moves    between LLCs, in a run; late: those in the second half of a phase, per second
  *  changes  of gate or set of a process, in the second half of a phase, per second
  *  open     at how many percent of looks a process prefers LLCs that no set holds
@@ -51,7 +51,7 @@ static int nr_tasks, nr_processes, nodes, per_node, cores, smt, nr_llcs, nr_cpus
 static int awake_on[CPUS];
 static bool was_idle[CPUS];
 static u64 state, moves, waits;
-static struct { int low, high, duty, apart, phases, others, together, beat, off, length; } opt = {
+static struct { int low, high, duty, apart, phases, others, beat, off, length; } opt = {
 	.low = 40, .high = 100, .duty = 100, .phases = 1, .length = 3000,
 };
 
@@ -421,12 +421,12 @@ static void start(int process)
 
 	p->group->decided = clock_ns;
 	for (int i = 0; i < p->threads; i++) {
-		int nr[LLCS] = { }, least = opt.together ? process % nr_llcs : 0;
+		int nr[LLCS] = { }, least = 0;
 		struct task *t;
 
 		for (int cpu = 0; cpu < nr_cpus; cpu++)
 			nr[llc_of[cpu]] += awake_on[cpu];
-		for (int l = 0; l < nr_llcs && !opt.together; l++)
+		for (int l = 0; l < nr_llcs; l++)
 			least = nr[l] < nr[least] ? l : least;
 		t = new_task(process, p->duty, least);
 		t->t.cache_group = p->group;
@@ -490,10 +490,9 @@ int main(int argc, char **argv)
 {
 	static const struct { const char *name; int *value; } keys[] = {
 		{ "low", &opt.low }, { "high", &opt.high }, { "duty", &opt.duty }, { "apart", &opt.apart },
-		{ "phases", &opt.phases }, { "others", &opt.others }, { "together", &opt.together },
-		{ "beat", &opt.beat }, { "off", &opt.off }, { "length", &opt.length },
+		{ "phases", &opt.phases }, { "others", &opt.others }, { "beat", &opt.beat }, { "off", &opt.off }, { "length", &opt.length },
 	};
-	int runs = atoi(argv[1]), nr_parts = 0, soon = 0, never = 0, small = 0, large = 0;
+	int runs = atoi(argv[1]), nr_parts = 0, judged = 0, soon = 0, never = 0, small = 0, large = 0;
 	double few = 0, open = 0, changes = 0;
 	s64 late = 0;
 
@@ -518,7 +517,7 @@ int main(int argc, char **argv)
 				pin(p);
 		}
 		for (int part = 0; part < opt.phases; part++) {
-			int settled = -1, last = 0;
+			int settled = -1, last = 0, before = small;
 
 			for (int i = 0; i < nr_processes; i++) {
 				processes[i].looks = processes[i].seen_few = processes[i].seen_open = 0;
@@ -545,8 +544,6 @@ int main(int argc, char **argv)
 					settled = ms - last;
 			}
 			nr_parts++;
-			soon += settled >= 0 && settled <= 100;
-			never += settled < 0;
 			for (int i = 0; i < nr_processes; i++) {
 				struct process *p = &processes[i];
 
@@ -557,6 +554,11 @@ int main(int argc, char **argv)
 				changes += p->group->version.counter - p->versions;
 			}
 			late += moves;
+			if (small > before) {
+				judged++;
+				soon += settled >= 0 && settled <= 100;
+				never += settled < 0;
+			}
 		}
 		for (int i = 0; i < nr_processes; i++) {
 			free(processes[i].group->options);
@@ -565,7 +567,7 @@ int main(int argc, char **argv)
 		}
 	}
 	printf("few %.1f soon %.1f never %.1f moves %.1f late %.3f changes %.3f open %.1f waits %.1f\n",
-	       100 * few / small, 100.0 * soon / nr_parts, 100.0 * never / nr_parts, (double)moves / runs,
+	       100 * few / small, 100.0 * soon / judged, 100.0 * never / judged, (double)moves / runs,
 	       late * 2000.0 / opt.length / nr_parts, changes * 2000.0 / opt.length / (small + large),
 	       large ? 100 * open / large : 0, (double)waits / runs);
 	return 0;
