@@ -170,6 +170,8 @@ SETTINGS = (
     Setting("EXPERIMENTS", words, (), "rows of results/experiments.toml to run (default: all)"),
     Setting("SENSITIVITY", switch, False, "1: instead, repeat the rows that the table marks for it with each"
             " cost 30 % higher and lower, to see whether the sign holds"),
+    Setting("PILOT", switch, False, "1: instead, try these rows with a few other seeds, and print from their spread how"
+            " many runs to declare"),
     Setting("TESTS", str, "", "arguments for pytest: a path, or -k EXPRESSION"),
 )
 _BY_NAME = {setting.name: setting for setting in SETTINGS}

@@ -3,6 +3,7 @@
 made up, as in test_simulate.py."""
 
 import dataclasses
+import math
 import re
 import threading
 import time
@@ -13,7 +14,7 @@ from test_simulate import SMALL, guests  # noqa: F401, a fixture
 from kit import settings
 from kit.paths import RESULTS
 from kit.process import Error
-from kit.results import store
+from kit.results import power, store
 from kit.sim import costs, experiments, simulate
 from kit.vm import guest, kernel
 
@@ -298,3 +299,40 @@ def test_sensitivity_needs_a_row_that_declares_it(table):
 def test_sign_that_holds():
     lines = "\n".join(experiments.sensitivity_page({"a": {"nothing": -0.1, "x": -0.2}}, "make sim-all"))
     assert "The sign holds for all 1 changes." in lines and "| x | -20.0 % |" in lines
+
+
+# ---- pilot runs ----
+
+DECLARED = '''must = "win"
+size = 0.1
+spread = 0.2
+rests_on = "nothing"
+boot_s = 1
+'''
+
+
+def test_pilot_says_how_many_runs_to_declare(table, capsys):
+    """From the spread of a few runs of each state, with seeds that no row has. No result is kept."""
+    experiments.TABLE.write_text(TABLE.replace("seeds = 2\n", DECLARED))
+
+    def change(run, result):
+        scale = 1 + 0.1 * (int(run["options"]["seed"]) % 2)
+        text = re.sub(r'("value": )([\d.]+)', lambda found: f"{found[1]}{scale * float(found[2])}", result.ktap)
+        return guest.Result("", text, 1.0, True, 0)
+    table.change = change
+    assert sim_all(table, PILOT="1", EXPERIMENTS="first") == 0
+    shown = capsys.readouterr().out
+    print(shown)
+    seeds = [int(run["options"]["seed"]) for run in table.runs]
+    assert len(seeds) == 2 * power.LEAST and min(seeds) > simulate.OTHER_SEEDS + power.MOST
+    found = float(re.search(r"row first: spread (\S+), so (\d+) runs; declared are 0.2 and \d+;", shown)[1])
+    # 1, 1.1, 1, 1.1, 1, in both states.
+    assert found == pytest.approx(math.log(1.1) * math.sqrt(0.3), rel=0.03)
+    assert f"so {power.runs(found, 0.1, False)} runs" in shown
+    assert not (table.out / "committed").exists()
+
+
+def test_pilot_needs_a_row_that_declares_something(table):
+    with pytest.raises(Error, match="none of these rows declares what it must show"):
+        sim_all(table, PILOT="1")
+    assert not table.runs

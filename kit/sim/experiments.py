@@ -44,6 +44,8 @@ OTHER_KEYS = ("kernels", "sensitivity", "feature", "title", *DECLARED, "long")
 CHANGE = 0.3
 # The boots of most rows: two states and a control, with 10 seeds each.
 BOOTS = 30
+# Added to the seeds of PILOT=1, so that the runs of a row are none of those that its number rests on.
+PILOT_SEEDS = 10_000
 # What changes from run to run, and says nothing about whether a result is up to date.
 INCIDENTAL = ("commit", "seconds", "seeds", "command")
 
@@ -347,6 +349,34 @@ def run_sensitivity(wanted, boot):
     return {f"{name}, {what}": error for (name, what), error in failed.items()}
 
 
+# ---- pilot runs ----
+
+def run_pilots(wanted, boot):
+    """Run the states of the Rows with the fewest seeds that may be declared, and those of no row. Print the spread that
+    was found, the largest of a state and its base, and what number of runs follows; give {name: error} of those that
+    failed. No result is kept."""
+    subset = {row.name: row for row in wanted if row.declared}
+    if not subset:
+        raise Error("none of these rows declares what it must show")
+    experiments = {name: dataclasses.replace(row.experiment(), seeds=power.LEAST, control=False)
+                   for name, row in subset.items()}
+    failed = prepare(experiments)
+
+    def other_seeds(m, state, tasks, seed, *rest):
+        return boot(m, state, tasks, seed + PILOT_SEEDS, *rest)
+
+    def finish(name, result, took):
+        row, one = subset[name], experiments[name]
+        base, *others = (result.values[subject][one.task.name] for subject in result.subjects)
+        paired = bool(one.window_ms)
+        spread = max(verdict.spread(base, other, paired) for other in others)
+        runs = power.runs(spread, row.declared["size"], paired) or f"more than {power.MOST}"
+        say(f"row {name}: spread {spread:.2g}, so {runs} runs; declared are {row.declared['spread']:.2g} and "
+            f"{row.env['SEEDS']}; {took:.0f} s")
+
+    return failed | run_all({name: one for name, one in experiments.items() if name not in failed}, other_seeds, finish)
+
+
 def command(given):
     """make sim-all: bring the results of the table up to date; Error that names the rows that failed."""
     selected = {name: text for name, text in given.texts.items() if name in ("KIT_BUILD", "SERIES", "LINUX")}
@@ -354,8 +384,9 @@ def command(given):
     directory, begin = given.build / "sim-all", time.monotonic()
     with lock(given.build / "sim-all.lock"):
         boot = Boots(directory)
-        everything = not given["SENSITIVITY"]
-        failed = (run_table if everything else run_sensitivity)(wanted, boot)
+        run = run_pilots if given["PILOT"] else run_sensitivity if given["SENSITIVITY"] else run_table
+        everything = run == run_table
+        failed = run(wanted, boot)
         if everything and not failed and not given["EXPERIMENTS"]:
             shutil.rmtree(directory, ignore_errors=True)
         say(f"all: {time.monotonic() - begin:.0f} s, {boot.made} boots, {boot.kept} kept from before")
