@@ -20,7 +20,7 @@ struct task_struct {
 struct sched_domain_shared {
 	atomic_t nr_busy_cpus;
 	atomic_long_t llc_load;
-	unsigned long llc_seen, llc_leaving;
+	unsigned long llc_seen, llc_stray;
 };
 
 struct sched_group_capacity { unsigned long capacity; };

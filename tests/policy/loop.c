@@ -79,15 +79,24 @@ static bool idle(const struct state *s, int members)
 	return false;
 }
 
-static enum cache_answer ask(const struct state *s, int src, int dst, bool towards)
+static struct cache_load load_of(const struct state *s, int llc)
 {
-	struct cache_load load[LLCS] = { };
+	return (struct cache_load){ in(s, llc, -1) * CACHE_ONE,
+				    cache_capacity(cores[llc] * CACHE_ONE, cores[llc], cores[llc]) };
+}
 
-	for (int l = 0; l < llcs; l++) {
-		load[l].load = in(s, l, -1) * CACHE_ONE;
-		load[l].capacity = cache_capacity(cores[l] * CACHE_ONE, cores[l], cores[l]);
-	}
-	return cache_policy(&load[src], &load[dst], CACHE_ONE, towards, 50, 17);
+static bool comes(const struct state *s, int dst)
+{
+	struct cache_load to = load_of(s, dst);
+
+	return cache_has_room(&to, CACHE_ONE, 50);
+}
+
+static bool stays(const struct state *s, int src, int dst)
+{
+	struct cache_load from = load_of(s, src), to = load_of(s, dst);
+
+	return cache_keeps(&from, &to, CACHE_ONE, 50, 17);
 }
 
 /* Where does a task outside of its set go by itself, -1 if nowhere? */
@@ -101,7 +110,7 @@ static int gathers(const struct state *s, int k, int src)
 			best = l;
 	}
 	return best >= 0 && in(s, best, -1) < cores[best] &&
-	       (third || ask(s, src, best, true) == CACHE_GATHER) ? best : -1;
+	       (third || comes(s, best)) ? best : -1;
 }
 
 /* By find_busiest_group(), with SD_PREFER_SIBLING, unless the task has to stay in its set. */
@@ -112,7 +121,7 @@ static bool balances(const struct state *s, int k, int src, int dst)
 
 	if (members >> src & 1 && !(members >> dst & 1) &&
 	    (third ? !waits || idle(s, allowed ? members & mask[k] : members) :
-	     !waits && ask(s, src, dst, false) == CACHE_FORBID))
+	     !waits && stays(s, src, dst)))
 		return false;
 	if (!(mask[k] >> dst & 1))
 		return false;

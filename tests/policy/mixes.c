@@ -12,6 +12,7 @@
  *  others     1: some threads are pinned, and some tasks are of no process
  *  beat       so many ms all threads run, then two of each process for a fifth of that, and so on
  *  off        1: without cache-aware scheduling
+ *  pairs      1: tasks are swapped only if both come where they want to be
  *  length     of a phase, in ms
  *
  * A run is a random machine and mix. Prints, over all runs and phases:
@@ -51,7 +52,7 @@ static int nr_tasks, nr_processes, nodes, per_node, cores, smt, nr_llcs, nr_cpus
 static int awake_on[CPUS];
 static bool was_idle[CPUS];
 static u64 state, moves, waits;
-static struct { int low, high, duty, apart, phases, others, beat, off, length; } opt = {
+static struct { int low, high, duty, apart, phases, others, beat, off, pairs, length; } opt = {
 	.low = 40, .high = 100, .duty = 100, .phases = 1, .length = 3000,
 };
 
@@ -64,17 +65,6 @@ static u64 even(u64 most)
 #define for_each_task(p) for (struct task *p = tasks; p < tasks + nr_tasks; p++)
 #define for_each_awake(p, on) for_each_task(p) if (p->awake && p->cpu == (on))
 #define for_each_cpu_of(cpu, llc) for (int cpu = (llc) * per_llc; cpu < ((llc) + 1) * per_llc; cpu++)
-
-/* As in fair.c. */
-static enum cache_answer llc_answer(int src, int dst, const struct task *p, bool towards, u64 *seen)
-{
-	struct cache_load from, to;
-
-	sched_cache_load(dst, &to);
-	sched_cache_load(src, &from);
-	*seen = to.load;
-	return sched_cache_policy(&from, &to, p->load, towards);
-}
 
 static struct task *running(int cpu)
 {
@@ -140,44 +130,62 @@ static void move(struct task *p, int cpu)
 	refresh(p);
 }
 
+/* As find_llc_partner() does. */
+static struct task *partner(struct task *p, int llc)
+{
+	struct task *found = NULL;
+
+	for_each_cpu_of(cpu, llc) {
+		struct task *other = running(cpu);
+		bool exact = other && other->t.preferred_llc == llc_of[p->cpu];
+		int more = other ? (int)p->load - (int)other->load : 0;
+		u64 seen;
+
+		if (!other || other->t.preferred_llc < 0 || other->t.preferred_llc == llc ||
+		    !cpumask_test_cpu(p->cpu, other->t.cpus_ptr) ||
+		    (abs(more) > (int)CACHE_ONE / 4 &&
+		     !sched_cache_has_room(more > 0 ? cpu : p->cpu, abs(more), &seen)) ||
+		    (!exact && (found || opt.pairs || awake_on[p->cpu] > 1 ||
+				(llc_of[p->cpu] / per_node != other->t.preferred_llc / per_node &&
+				 llc_of[p->cpu] / per_node != llc / per_node))))
+			continue;
+		found = other;
+		if (exact)
+			break;
+	}
+	return found;
+}
+
 /* As sched_cache_stray() and sched_cache_move() do. */
 static void gather(struct task *p)
 {
 	int src = p->cpu, llc = p->t.preferred_llc, there = llc * per_llc, cpu;
-	struct cache_load load;
+	struct task *other;
 	u64 seen;
 
-	sched_cache_leaving(src);
-	cpu = llc_answer(src, there, p, true, &seen) != CACHE_GATHER ? -1 : idle_cpu(llc, p->t.cpus_ptr, true);
+	sched_cache_mark_stray(src);
+	cpu = sched_cache_has_room(there, p->load, &seen) ? idle_cpu(llc, p->t.cpus_ptr, true) : -1;
 	if (cpu >= 0 && sched_cache_reserve(src, cpu, seen, p->load)) {
 		move(p, cpu);
 		return;
 	}
-	if (!sched_cache_load(there, &load) || !load.leaving)
-		return;
-	for_each_cpu_of(dst, llc) {
-		struct task *other = running(dst);
-
-		if (other && other->t.preferred_llc == llc_of[src] &&
-		    cpumask_test_cpu(src, other->t.cpus_ptr) &&
-		    abs((int)other->load - (int)p->load) <= (int)CACHE_ONE / 4) {
-			move(other, src);
-			move(p, dst);
-			return;
-		}
+	other = sched_cache_has_stray(there) ? partner(p, llc) : NULL;
+	if (other) {
+		cpu = other->cpu;
+		sched_cache_moved(src, cpu, (long)p->load - (long)other->load);
+		move(other, src);
+		move(p, cpu);
 	}
 }
 
 /* As llc_keeps_task(). */
 static bool keeps(struct task *p, int dst)
 {
-	u64 seen;
-
 	if (p->t.preferred_llc < 0 || p->t.preferred_llc != llc_of[p->cpu] ||
 	    sched_cache_may_go(&p->t, dst))
 		return false;
 	return (awake_on[p->cpu] < 2 || idle_cpu(llc_of[p->cpu], p->t.cpus_ptr, false) >= 0) &&
-	       llc_answer(p->cpu, dst, p, false, &seen) == CACHE_FORBID;
+	       sched_cache_keeps(p->cpu, dst, p->load);
 }
 
 /* Pull a task that waits, or a running one, from a CPU; first one that prefers to come. */
@@ -490,7 +498,8 @@ int main(int argc, char **argv)
 {
 	static const struct { const char *name; int *value; } keys[] = {
 		{ "low", &opt.low }, { "high", &opt.high }, { "duty", &opt.duty }, { "apart", &opt.apart },
-		{ "phases", &opt.phases }, { "others", &opt.others }, { "beat", &opt.beat }, { "off", &opt.off }, { "length", &opt.length },
+		{ "phases", &opt.phases }, { "others", &opt.others }, { "beat", &opt.beat }, { "off", &opt.off },
+		{ "pairs", &opt.pairs }, { "length", &opt.length },
 	};
 	int runs = atoi(argv[1]), nr_parts = 0, judged = 0, soon = 0, never = 0, small = 0, large = 0;
 	double few = 0, open = 0, changes = 0;

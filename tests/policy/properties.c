@@ -90,13 +90,18 @@ struct move {
 	unsigned int full, imb;
 };
 
-#define MOVE "src %lu of %lu, dst %lu of %lu, leaving %lu, task %lu, full %u %%, imb %u; "
-#define OF(m) (m).src.load, (m).src.capacity, (m).dst.load, (m).dst.capacity, (m).dst.leaving, \
-	      (m).task, (m).full, (m).imb
+#define MOVE "src %lu of %lu, dst %lu of %lu, task %lu, full %u %%, imb %u; "
+#define OF(m) (m).src.load, (m).src.capacity, (m).dst.load, (m).dst.capacity, (m).task, \
+	       (m).full, (m).imb
 
-static enum cache_answer ask(const struct move *m, bool towards)
+static bool comes(const struct move *m)
 {
-	return cache_policy(&m->src, &m->dst, m->task, towards, m->full, m->imb);
+	return cache_has_room(&m->dst, m->task, m->full);
+}
+
+static bool stays(const struct move *m)
+{
+	return cache_keeps(&m->src, &m->dst, m->task, m->full, m->imb);
 }
 
 static struct cache_load draw_llc(u64 task, unsigned int full)
@@ -106,7 +111,7 @@ static struct cache_load draw_llc(u64 task, unsigned int full)
 	/* Every second one is about to be full. */
 	u64 load = even(1) ? even(capacity * 3 / 2) : capacity * full / 100 + even(4 * task);
 
-	return (struct cache_load){ load - min(load, task), capacity, even(3) ? 0 : CACHE_ONE };
+	return (struct cache_load){ load - min(load, task), capacity };
 }
 
 static struct move draw_move(void)
@@ -123,46 +128,30 @@ static struct move draw_move(void)
 	return m;
 }
 
-static bool both_full(const struct move *m, bool towards)
-{
-	return cache_full(m->src.load, m->src.capacity, m->full) &&
-	       cache_full(m->dst.load - (towards ? min(m->dst.load, m->dst.leaving) : 0),
-			  m->dst.capacity, m->full);
-}
-
-/* What makes a move worse never permits it. If both LLCs are full, nothing is said. */
+/* What makes a move worse never permits it. */
 static void policy(void)
 {
 	struct move m = draw_move(), worse = m;
 	u64 by = 1 + any(4 * CACHE_ONE), which = even(4);
-	bool towards = even(1);
-	enum cache_answer is = ask(&m, towards), then;
 
 	worse.dst.load += which == 0 ? by : 0;
 	worse.dst.capacity -= which == 1 ? min(by, m.dst.capacity - 1) : 0;
 	worse.src.load -= which == 2 ? min(by, m.src.load - m.task) : 0;
 	worse.src.capacity += which == 3 ? by : 0;
 	worse.task += which == 4 ? min(by, m.src.load - m.task) : 0;
-	then = ask(&worse, towards);
-	if (both_full(&m, towards))
-		CHECK(is == CACHE_GENERIC, MOVE, OF(m));
-	else if (!both_full(&worse, towards))
-		CHECK((is != CACHE_FORBID || then == CACHE_FORBID) &&
-		      is != (towards ? CACHE_GENERIC : CACHE_GATHER), MOVE MOVE, OF(m), OF(worse));
+	CHECK((comes(&m) || !comes(&worse)) && (!stays(&m) || stays(&worse)), MOVE MOVE, OF(m), OF(worse));
 }
 
 static void scaling(void)
 {
 	struct move m = draw_move(), by;
-	bool towards = even(1);
 	u64 k = 1 + even(99);
 
 	/* A quarter of the load of the task is a whole number. */
 	m.task = (m.task + 3) & ~3;
-	by = (struct move){ { k * m.src.load, k * m.src.capacity, 0 },
-			    { k * m.dst.load, k * m.dst.capacity, k * m.dst.leaving },
+	by = (struct move){ { k * m.src.load, k * m.src.capacity }, { k * m.dst.load, k * m.dst.capacity },
 			    k * m.task, m.full, m.imb };
-	CHECK(ask(&by, towards) == ask(&m, towards), MOVE MOVE, OF(m), OF(by));
+	CHECK(comes(&by) == comes(&m) && stays(&by) == stays(&m), MOVE MOVE, OF(m), OF(by));
 }
 
 static unsigned int imb_pct;
@@ -170,7 +159,7 @@ static unsigned int imb_pct;
 /* Does the load balancer move a task out of its LLC, with the imbalance_pct of most domains? */
 static bool balances(const struct move *m)
 {
-	return ask(m, false) == CACHE_GENERIC &&
+	return !stays(m) &&
 	       m->src.load * m->dst.capacity * 100 > m->dst.load * m->src.capacity * 117;
 }
 
@@ -180,16 +169,14 @@ static void undoing(void)
 	struct move m = draw_move(), back;
 
 	m.imb = imb_pct;
-	m.dst.leaving = 0;
 	m.full = min(m.full, 100U);
 	/* Without the capacity for a second task, as in an LLC of one core, nothing is gathered. */
 	if (min(m.src.capacity, m.dst.capacity) * m.full < 150 * CACHE_ONE)
 		return;
 	back = m;
-	back.src = (struct cache_load){ m.dst.load + m.task, m.dst.capacity, 0 };
-	back.dst = (struct cache_load){ m.src.load - m.task, m.src.capacity, 0 };
-	CHECK(!(ask(&m, true) == CACHE_GATHER && balances(&back)) &&
-	      !(balances(&m) && ask(&back, true) == CACHE_GATHER), MOVE, OF(m));
+	back.src = (struct cache_load){ m.dst.load + m.task, m.dst.capacity };
+	back.dst = (struct cache_load){ m.src.load - m.task, m.src.capacity };
+	CHECK(!(comes(&m) && balances(&back)) && !(balances(&m) && comes(&back)), MOVE, OF(m));
 }
 
 /* What the functions in gate.h take from the kernel and the rest of cache.c. */
@@ -332,12 +319,14 @@ static struct sched_cache_group *fresh(void)
 /* A second of a steady load later, gate and number of LLCs are as if nothing had been before. */
 static void memory(void)
 {
-	struct load load = draw_load(), was;
+	struct load load = draw_load(), less = load, more = load, was;
 	struct sched_cache_group *group = fresh();
-	int gate = run(group, &load, 100, 100), below, above, after;
+	int gate = run(group, &load, 100, 100), after;
+	bool steady = run(fresh(), &load, 100, 97) == gate && run(fresh(), &load, 100, 103) == gate;
 
-	below = run(fresh(), &load, 100, 97);
-	above = run(fresh(), &load, 100, 103);
+	less.comm = load.comm * 97 / 100;
+	more.comm = min(load.comm * 103 / 100, load.running);
+	steady = steady && run(fresh(), &less, 100, 100) == gate && run(fresh(), &more, 100, 100) == gate;
 	group = fresh();
 	for (u64 i = even(3) + 1; i; i--) {
 		was = draw_load();
@@ -346,8 +335,8 @@ static void memory(void)
 		run(group, &was, 1 + any(200), 100);
 	}
 	after = run(group, &load, 100, 100);
-	/* Not within 3 % of where it changes. */
-	if (below == gate && above == gate)
+	/* Not within 3 % of where it changes, by how much the threads run or how much they communicate. */
+	if (steady)
 		CHECK(after == gate, LOAD "gate %d; after " LOAD "gate %d", IS(load), gate, IS(was),
 		      after);
 }
@@ -364,6 +353,9 @@ static void patience(void)
 
 	then.cores = load.cores;
 	then.smt = load.smt;
+	/* Another change may have been wanted for a while. */
+	if (group->since)
+		return;
 	for (int i = 0; i < 20 && (gate == SCHED_CACHE_OPEN || cache_gate_flaps(gate)); i++) {
 		int now = run(group, &then, 1, 100) / 100;
 
