@@ -70,7 +70,6 @@ static inline void nothing(void) { }
 
 #define atomic_inc(v)		((v)->counter++)
 #define atomic_long_read(v)	((v)->counter)
-#define atomic_long_read_acquire(v) ((v)->counter)
 #define atomic_long_add(by, v)	((v)->counter += (by))
 #define atomic_long_sub(by, v)	((v)->counter -= (by))
 #define atomic_long_try_cmpxchg(v, old, new) try_cmpxchg(&(v)->counter, old, new)
