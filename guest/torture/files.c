@@ -61,7 +61,10 @@ static bool mainline;
 /* The words of $FEATURES: the bits to switch. */
 static char *features[64];
 static int nr_features;
-static char knobs_before[ARRAY_SIZE(knobs)][32], features_before[4096], llcs_before[4096];
+/* Of llcs: 64 LLCs have 4 kB. */
+#define LLCS_SIZE 16384
+
+static char knobs_before[ARRAY_SIZE(knobs)][32], features_before[4096], llcs_before[LLCS_SIZE];
 static char numa_before[16];
 
 /* `enabled` shows words for the numbers that are written. */
@@ -392,7 +395,7 @@ void restore_files(void)
 /* Whether no runnable task prefers an LLC, and the LLCs are those of the beginning. */
 static bool llcs_as_before(void)
 {
-	char text[4096];
+	char text[LLCS_SIZE];
 
 	read_llcs(text, sizeof(text));
 	return !strcmp(text, llcs_before);
@@ -401,7 +404,7 @@ static bool llcs_as_before(void)
 /* How many runnable tasks prefer an LLC: the sum of the last but one number of each line. */
 unsigned int nr_prefer(void)
 {
-	char text[4096], *at = text, *line;
+	char text[LLCS_SIZE], *at = text, *line;
 	unsigned int sum = 0;
 
 	read_llcs(text, sizeof(text));
@@ -416,7 +419,7 @@ unsigned int nr_prefer(void)
 /* Called without any process of several threads: the counters of preferences have to be 0. */
 void check_llcs(void)
 {
-	char text[4096];
+	char text[LLCS_SIZE];
 
 	if (mainline)
 		return;

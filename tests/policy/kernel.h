@@ -15,6 +15,7 @@ struct task_struct {
 	struct cpumask cpus_mask, *cpus_ptr;
 	struct sched_cache_group *cache_group;
 	s16 preferred_llc;
+	u64 start_time;
 };
 
 struct sched_domain_shared {
@@ -88,6 +89,7 @@ static inline void nothing(void) { }
 #define msecs_to_jiffies(ms)	(((ms) + 3UL) / 4)
 #define time_before(a, b)	((long)((a) - (b)) < 0)
 #define local_clock()		clock_ns
+#define ktime_get_ns()		clock_ns
 
 /*
  * What a decision asks of the rest of cache.c: processes have little memory, and do not communicate,

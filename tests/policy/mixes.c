@@ -384,7 +384,7 @@ static struct task *new_task(int process, int duty, int llc)
 	struct task *p = &tasks[nr_tasks++];
 	int cpu = idle_cpu(llc, &active, false);
 
-	*p = (struct task) { { active, &p->t.cpus_mask, .preferred_llc = -1 }, process,
+	*p = (struct task) { { active, &p->t.cpus_mask, .preferred_llc = -1, .start_time = clock_ns }, process,
 			     cpu < 0 ? even(nr_cpus - 1) : cpu, duty, 1 + even(8), true, .load = CACHE_ONE / 2 };
 	awake_on[p->cpu]++;
 	return p;

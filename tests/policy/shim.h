@@ -62,7 +62,7 @@ struct sched_cache_group;
 #define test_bit(nr, set)	(*(set) >> (nr) & 1)
 #define assign_bit(nr, set, value) (*(set) = (*(set) & ~BIT(nr)) | (u64)(value) << (nr))
 #define xchg(at, new)		({ typeof(*(at)) was_ = *(at); *(at) = (new); was_; })
-#define spin_trylock(lock)	true
+#define cache_lock_choosing()	true
 #define spin_unlock(lock)
 
 /* And from the rest of cache.c: no group is of several processes, and no memory is sampled. */
