@@ -181,6 +181,16 @@ def test_what_does_not_depend_on_chance_holds_in_public_cases():
     assert not [str(row[1]) for row in table if row[1].factor is None and row[2] != cases.HOLDS]
 
 
+def test_processes_that_start_together_find_an_llc_each():
+    """On CPUs that run at the same time: the simulation's. Without promises, several choose the same LLC."""
+    m = machine.load("epyc-1x8x8")
+    kernel.build(named("stack"))
+    _, table, wrong = cases.run(m, named("stack"), cases.chosen(cases.load(), m, ("starts-full",)), 1, 60)
+    print(*cases.page(table), sep="\n")
+    assert not wrong, "\n".join(wrong)
+    assert {row[2] for row in table} == {cases.HOLDS}
+
+
 def test_torture_with_lockdep():
     """All that servers do to the scheduler at once, in one guest, in a kernel with lockdep. In CI it
     replaces `make stress`, whose bits are switched here, too."""

@@ -128,6 +128,8 @@ def test_what_was_not_measured_is_no_result():
     ('name = "a"\nrun = "cookies 1 1"\nreports = "x"\nmust = ["cpus is 3"]', "'cpus is 3' is not FIGURE"),
     ('name = "a"\nrun = "cookies 1 1"\nmust = ["cpus at least 3"]', "a: has"),
     ('name = "a"\nrun = "cookies 1 1"\nreports = "x"\nmust = ["cpus at least 3"]\nrounds = 3', "a: has"),
+    ('name = "a"\nrun = "cookies 1 1"\nreports = "x"\nmust = ["cpus at least 3"]\nmachine = "two-ccx"',
+     "a: two-ccx is no machine of the simulation"),
 ])
 def test_a_wrong_table_is_refused(tmp_path, row, error):
     (tmp_path / "cases.toml").write_text(f"[[case]]\n{row}\n")
@@ -140,8 +142,15 @@ def test_cases_are_those_of_the_machine_and_of_the_setting():
     names = [case.name for case in cases.chosen(table, m, ())]
     assert "model-4-file" in names and "model-8-file" not in names
     assert [case.name for case in cases.chosen(table, m, ("quota",))] == ["quota"]
+    assert "starts-8" not in names
+    assert [case.name for case in cases.chosen(table, machine.load("epyc-1x8x8"), ())] == ["starts-8", "starts-full"]
     with pytest.raises(Error, match="CASES=nonsense: no case for two-ccx; there are: frame-busy"):
         cases.chosen(table, m, ("nonsense",))
+
+
+def test_most_simulated_machines_have_no_case():
+    with pytest.raises(Error, match="no case is for epyc-milan"):
+        cases.chosen(cases.load(), machine.load("epyc-milan"), ())
 
 
 def test_a_machine_of_one_llc_has_nothing_to_choose():

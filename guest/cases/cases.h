@@ -167,5 +167,6 @@ void real_time(void);
 void cookies(void);
 void build(void);
 void mixed(void);
+void starts(void);
 
 #endif

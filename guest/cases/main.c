@@ -58,6 +58,7 @@ static const struct {
 	{ "build", 3, build, "MAKES WORK SERVICE: a service beside processes that live for WORK" },
 	{ "cookies", 2, cookies, "PROCESSES THREADS: core scheduling" },
 	{ "mixed", 4, mixed, "PROCESSES LEAST MOST DUTY: each of another number of threads" },
+	{ "starts", 3, starts, "PROCESSES LEAST MOST: the same, from the start, which run without end" },
 };
 
 static double clock_ms(clockid_t id)

@@ -393,33 +393,102 @@ static int threads_of(int process)
 	return first_count + process % (second_count - first_count + 1);
 }
 
-static void mixed_process(int process)
+static int first_of(int process)
 {
 	int first = 0;
 
 	for (int i = 0; i < process; i++)
 		first += threads_of(i);
-	threads(bursts, first, threads_of(process));
+	return first;
 }
 
-void mixed(void)
+static void mixed_process(int process)
+{
+	threads(bursts, first_of(process), threads_of(process));
+}
+
+/* Start as many processes as the first argument says; give the number of their threads. */
+static int start_mixed(void (*function)(int))
 {
 	int processes = number(0), all = 0;
-	struct looks looks;
 
 	first_count = number(1);
 	second_count = number(2);
-	duty = number(3);
 	if (processes > MOST_PROCESSES || first_count < 1 || second_count < first_count)
 		errx(2, "no such processes");
 	for (int i = 0; i < processes; i++) {
 		seats(i, all, threads_of(i));
 		all += threads_of(i);
 		fewest[i] = llcs_for(threads_of(i) * duty / 100);
-		process(mixed_process, i);
+		process(function, i);
 	}
+	return all;
+}
+
+void mixed(void)
+{
+	struct looks looks;
+	int all;
+
+	duty = number(3);
+	all = start_mixed(mixed_process);
 	looks = measure(0, all);
 	figure("together", looks.together);
 	figure("migrations", llc_changes(0, all) * 1e3 / looks.ms);
 	figure("p99", wait_at(0, all, 0.99));
+}
+
+/* ---- starts: processes as those of mixed, which start at the same time and run without end ---- */
+
+static void starting_process(int process)
+{
+	hogs(first_of(process), threads_of(process));
+}
+
+/* How long ago the load of the LLC was published that is the stalest of those with a seat, in ms. */
+static double stalest(int all)
+{
+	unsigned int age, most = 0;
+	char line[4096];
+	FILE *file = fopen("/sys/kernel/debug/sched/llc_balancing/llcs", "r");
+	bool any = false;
+	int cpu;
+
+	if (!file)
+		err(1, "llcs");
+	while (fgets(line, sizeof(line), file)) {
+		/* Its second number is the first CPU, and the last one the age. */
+		if (sscanf(line, "%*d %d", &cpu) != 1 || sscanf(strrchr(line, ' '), "%u", &age) != 1)
+			continue;
+		for (int i = 0; i < all; i++) {
+			if (board->seat[i].cpu >= 0 && llc_of(board->seat[i].cpu) == llc_of(cpu)) {
+				any = true;
+				most = age > most ? age : most;
+			}
+		}
+	}
+	fclose(file);
+	if (!any)
+		errx(1, "llcs: no age");
+	return most;
+}
+
+void starts(void)
+{
+	double begin = now(), settled = 0;
+	struct looks looks;
+	int all;
+
+	duty = 100;
+	board->measuring = 1;
+	all = start_mixed(starting_process);
+	do {
+		looks = look(0, all, 0);
+		if (looks.together < 100)
+			settled = now() - begin;
+	} while (now() - begin < measure_ms);
+	figure("settled", settled);
+	figure("together", looks.together);
+	figure("moves", llc_changes(0, all));
+	figure("age", stalest(all));
 }

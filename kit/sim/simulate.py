@@ -188,28 +188,34 @@ def cpu_model(m):
             "-la57,-erms,-fsrm,+monitor,+x2apic")
 
 
+def guest_of(m, which, seed, round_ns, counted):
+    """How a guest of a Machine with a Kernel runs in the simulation, a guest.Simulated: what it counts goes to the file
+    `counted`. Error if the kernel is not built, or QEMU is not the one that the plugin knows."""
+    build = which.series.build
+    check_qemu(build)
+    try:
+        system_map = (which.out / "System.map").read_text()
+    except OSError as error:
+        raise Error(f"BUILD={which} is not built: make kernel BUILD={which}") from error
+    chosen = options(m, system_map, seed, round_ns) | {"out": counted}
+    return guest.Simulated(cpu_model(m), ",".join([str(plugin(build)), *(f"{k}={v}" for k, v in chosen.items())]), seed)
+
+
 def run(m, state, tasks, seed, round_ns=None, stop=None, windows=workloads.Windows()):
     """Boot a State on a Machine with a seed, run Tasks one after the other, and give a Region for each
     window of each; setting `stop`, a threading.Event, ends it. Error if the run failed."""
     series = state.build.series
-    check_qemu(series.build)
     round_ns = round_ns or default_round(m)
-    out = state.build.out
     name = f"{m.name}-sim-{state.build}-{seed}-".replace("/", "-") + hashlib.sha256(
         repr((str(state), state.cgroups, tasks, round_ns, without(m), windows)).encode()).hexdigest()[:8]
     counted = series.work / "guest" / "runs" / f"{name}.json"
     counted.parent.mkdir(parents=True, exist_ok=True)
     counted.unlink(missing_ok=True)
-    try:
-        system_map = (out / "System.map").read_text()
-    except OSError as error:
-        raise Error(f"BUILD={state.build} is not built: make kernel BUILD={state.build}") from error
-    chosen = options(m, system_map, seed, round_ns) | {"out": counted}
     result = guest.run(m, state.build, "sim", {
         "ROWS": " ".join(each.row(seed, windows) for each in tasks), "STATE": state.writes,
         **windows.variables(), "CGROUPS": state.cgroups,
-    }, timeout=TIMEOUT, userland=initramfs.small(series), stop=stop, name=name, simulated=guest.Simulated(
-        cpu_model(m), ",".join([str(plugin(series.build)), *(f"{k}={v}" for k, v in chosen.items())]), seed))
+    }, timeout=TIMEOUT, userland=initramfs.small(series), stop=stop, name=name,
+        simulated=guest_of(m, state.build, seed, round_ns, counted))
     tests = ktap.parse(result.ktap)
     values = tests.figures["sim"]
     lines = counted.read_text().splitlines() if counted.exists() else []

@@ -8,6 +8,7 @@ not tell. A failure of the command is what fails or was not measured; what the r
 """
 
 import math
+import os
 import re
 import sys
 from collections import defaultdict
@@ -16,19 +17,23 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from kit import toml
+from kit.paths import SIMULATED
 from kit.process import Error, say
 from kit.results.verdict import quantile
+from kit.sim import simulate
 from kit.vm import guest, kernel, ktap, machine
 
 TABLE = Path(__file__).with_name("cases.toml")
 KEYS = {"name", "run", "reports", "must"}
-OPTIONAL = {"cores", "because"}
+OPTIONAL = {"cores", "because", "machine"}
 STATE, AGAINST = "features=SCHED_CACHE", "features=NO_SCHED_CACHE"
 ROUNDS, SHORT_ROUNDS = 5, 1
 # Of the guest's clock, for each run, after the program's own warm-up; with SHORT=1.
 MS, SHORT_MS = 1000, 500
-# Of this host's clock, for a run: it takes 5 to 20 s.
-RUN_SECONDS = 60
+# Of the guest's clock in the simulation, where a ms of 64 CPUs takes a second.
+SIMULATED_MS = 150
+# Of this host's clock, for a run: it takes 5 to 20 s; in the simulation, more by far.
+RUN_SECONDS, SIMULATED_SECONDS = 60, 3600
 HOLDS, FAILS, OPEN = "holds", "FAILS", "open"
 
 
@@ -56,11 +61,12 @@ class Must:
 @dataclass(frozen=True)
 class Case:
     """A row of the table: its name, the arguments of the program, the cores of an LLC that it is meant for, or None,
-    where users report it, and what must hold, each a Must."""
+    the machine of the simulation that it is for, or None, where users report it, and what must hold, each a Must."""
 
     name: str
     run: str
     cores: object
+    machine: object
     reports: str
     must: tuple
 
@@ -86,7 +92,9 @@ def load(path=TABLE):
             limits = tuple(must(text) for text in row["must"])
         except ValueError as error:
             raise Error(f"{where}: {error}") from None
-        cases.append(Case(row["name"], row["run"], row.get("cores"), row["reports"], limits))
+        cases.append(Case(row["name"], row["run"], row.get("cores"), row.get("machine"), row["reports"], limits))
+        if row.get("machine") not in (None, *machine.names(SIMULATED)):
+            raise Error(f"{where}: {row['machine']} is no machine of the simulation")
     names = [case.name for case in cases]
     if len(set(names)) < len(names):
         raise Error(f"{path.name}: a name is there twice")
@@ -96,12 +104,20 @@ def load(path=TABLE):
 def chosen(cases, m, names):
     """Those cases that are for a Machine, and of these the ones of `names`, or all if there are none. Error for a name
     that is none of them."""
-    fitting = [case for case in cases if case.cores in (None, m.cores_per_llc)]
+    fitting = [case for case in cases if case.machine == m.name or
+               (not case.machine and not simulated(m) and case.cores in (None, m.cores_per_llc))]
+    if not fitting:
+        raise Error(f"no case is for {m.name}")
     unknown = set(names) - {case.name for case in fitting}
     if unknown:
         raise Error(f"CASES={' '.join(sorted(unknown))}: no case for {m.name}; there are:"
                     f" {' '.join(case.name for case in fitting)}")
     return [case for case in fitting if not names or case.name in names]
+
+
+def simulated(m):
+    """Is a Machine one of the simulation?"""
+    return m.name in machine.names(SIMULATED)
 
 
 def parse(figures):
@@ -164,7 +180,12 @@ def run(m, which, cases, rounds, ms, state=STATE, against=AGAINST, follow=None):
     the table, and what is wrong besides, lines."""
     env = {"ROUNDS": rounds, "MS": ms, "STATE": state, "AGAINST": against,
            "CASES": "".join(f"{case.name} {case.run}\n" for case in cases)}
-    result = guest.run(m, which, "cases", env, timeout=600 + RUN_SECONDS * 4 * rounds * len(cases), follow=follow)
+    seconds, simulation = RUN_SECONDS, None
+    if simulated(m):
+        seconds = SIMULATED_SECONDS
+        simulation = simulate.guest_of(m, which, 1, simulate.default_round(m), os.devnull)
+    result = guest.run(m, which, "cases", env, timeout=600 + seconds * 4 * rounds * len(cases), follow=follow,
+                       simulated=simulation)
     tests = ktap.parse(result.ktap)
     table, wrong = rows(cases, parse(tests.figures), rounds)
     return result, table, result.failures() + tests.failures() + wrong
@@ -182,7 +203,8 @@ def command(settings):
         raise Error(f"{m.name} has one LLC: there is nothing to choose")
     state, against = settings["STATE"] or STATE, settings["AGAINST"] or AGAINST
     kernel.build(which)
-    result, table, wrong = run(m, which, cases, rounds, SHORT_MS if short else MS, state, against, say)
+    ms = SIMULATED_MS if simulated(m) else SHORT_MS if short else MS
+    result, table, wrong = run(m, which, cases, rounds, ms, state, against, say)
     print(*page(table), sep="\n")
     for line in wrong:
         print(line, file=sys.stderr)
