@@ -20,7 +20,7 @@ GATE = ["enum sched_cache_gate", "struct sched_cache_slot", "struct sched_cache_
         "cache_trace_gate", "cache_apply"]
 # What decisions, preferences and loads are made of there, besides these.
 WHOLE = ["struct sched_cache_llc", "cache_llc_span", "cache_epoch", "cache_group", "cache_group_tolerance", "cache_llc_smt",
-         "cache_count_cpus", "cache_see_cpus", "cache_promised", "cache_promise", "cache_published",
+         "cache_count_cpus", "cache_see_cpus", "cache_promised", "cache_promise", "cache_age", "cache_published",
          "cache_see_promises", "cache_llc_cpu", "cache_follows", "cache_see_llcs", "cache_decide", "cache_end",
          "cache_expired", "sched_cache_cpu", "cache_room", "cache_task_gate", "cache_task_choice",
          "sched_cache_may_go", "sched_cache_publish_due", "cache_sd_capacity", "sched_cache_load", "cache_add_load",
@@ -113,8 +113,8 @@ MUTANTS = [
     ("scaling", "task - task / 4", "task - min(task, CACHE_ONE / 4)"),
     ("undoing", "llc->load + task - task / 4", "llc->load"),
     ("symmetry", "i < group->nr_slots", "i < group->nr_slots - 1"),
-    ("memory", "if (holds &&",
-     "if (holds && !(group->gate == SCHED_CACHE_BUSY && d->value > d->limit - d->limit / 8) &&"),
+    ("memory", "if (holds && demand",
+     "if (holds && !(group->gate == SCHED_CACHE_BUSY && d->value > d->limit - d->limit / 8) && demand"),
     ("memory", " &&\n\t       !cache_sum_large(&d->demand, &d->sum)", ""),
     ("memory", "outside <= CACHE_ONE / 4", "outside <= 100 * CACHE_ONE"),
     ("memory", "!d->crowded && ", ""),
@@ -241,7 +241,7 @@ MIXED = [
     ("phases", "!cache_sum_large(&d->demand, &d->sum)", "true"),
     ("sleeping", "if (dst && !atomic_long_try_cmpxchg", "return true;\n\tif (dst && !atomic_long_try_cmpxchg"),
     ("sleeping", "? !opens || d->changes :", "? opens && d->changes :"),
-    ("beats", "running / 2 >> min(", "0 * min("),
+    ("beats", "running / 2 >> age", "0 * age"),
     ("beats", "return gate == SCHED_CACHE_BUSY || gate == SCHED_CACHE_FOOTPRINT;", "return false;"),
 ]
 

@@ -191,7 +191,8 @@ static bool allowed;
 #define cache_epoch()		EPOCH
 #define cache_follows(p, i)	((p) == 0 && allowed)
 #define cache_promise(llc, load) (void)(load)
-#define cache_published(group, i) (group)->slot[i].running
+#define cache_published(group, i, age) ((group)->slot[i].running + 0 * (age))
+#define cache_age()		0
 #define cache_see_promises(group)
 #define cache_footprint(group, llc_bytes) resident
 static unsigned int cache_see_cpus(struct sched_cache_group *group, int i);
