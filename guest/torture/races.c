@@ -207,6 +207,7 @@ static const struct race {
 	{ "off", "2000", "groups flips" },
 	{ "lock", "200", "load groups flips" },
 	{ "on", "5000", "groups flips" },
+	{ "choices", "2000", "groups" },
 };
 
 static bool actors_end(void)

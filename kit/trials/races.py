@@ -49,6 +49,7 @@ CASES = {
     "off": Case("feature off, and a fork", "the RCU grace period before preferences are dropped", COUNTERS),
     "lock": Case("feature off, and enqueue and dequeue", "the runqueue's lock in cache_drop_preferences()", COUNTERS),
     "on": Case("feature on, and exec or exit", "the RCU grace period before tasks have preferences", COUNTERS),
+    "choices": Case("two processes choose their LLCs", "the lock of choices", r"WARNING: .* cache_(?:promise|work)"),
 }
 
 
