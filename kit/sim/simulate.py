@@ -47,7 +47,8 @@ HOOKS = {"at_wakeup": "ttwu_do_activate", "at_switch": "__switch_to_asm",
          "per_cpu_offset": "__per_cpu_offset", "runqueues": "runqueues"}
 # What a state may write to below sched/ of debugfs, in any of the bases, with the patches and in validate.
 FILES = ("features", "llc_balancing", "numa_balancing", "fair_server", "domains", "preempt", "base_slice_ns",
-         "tunable_scaling", "migration_cost_ns", "nr_migrate", "wake_migration_us", "l2_group_cpus")
+         "tunable_scaling", "migration_cost_ns", "nr_migrate", "wake_migration_us", "l2_group_cpus",
+         "wake_hold_ns")
 METRICS = {"time": store.Metric("ms", "less", "simulated time"),
            "wakeups": store.Metric("", "less", "wakeups"),
            "switches": store.Metric("", "less", "task switches"),
