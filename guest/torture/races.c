@@ -205,7 +205,7 @@ static const struct race {
 	{ "home", "5000", "load groups partitions" },
 	{ "domains", "200", "groups partitions" },
 	{ "off", "2000", "groups flips" },
-	{ "lock", "200", "load groups flips" },
+	{ "lock", "1000", "load groups flips" },
 	{ "on", "5000", "groups flips" },
 	{ "choices", "2000", "groups" },
 };
