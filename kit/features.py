@@ -34,7 +34,8 @@ FEATURES = (
     Feature("TTWU_QUEUE_L2", "off",
             "Queue a wakeup for the target CPU if that CPU is busy and in another L2 group "
             "of the same LLC, instead of taking its runqueue lock.",
-            "no workload is known to gain on this kernel; to measure, where runqueue locks are contended",
+            "to measure, where more tasks than CPUs of an LLC pass messages: +5 % in a simulation that charges no "
+            "delivery of interrupts",
             "ttwu_queue", True),
     Feature("TTWU_QUEUE_L2_ON_CPU", "off",
             "Do the same for a task that its previous CPU is still switching out. The task stays on "
