@@ -34,8 +34,8 @@ FEATURES = (
     Feature("TTWU_QUEUE_L2", "off",
             "Queue a wakeup for the target CPU if that CPU is busy and in another L2 group "
             "of the same LLC, instead of taking its runqueue lock.",
-            "to measure, where more tasks than CPUs of an LLC pass messages: +5 % in a simulation that charges no "
-            "delivery of interrupts",
+            "to measure, where many tasks pass messages: +5 % with 54 tasks on 16 CPUs, in a simulation where an "
+            "interrupt reaches a CPU at once",
             "ttwu_queue", True),
     Feature("TTWU_QUEUE_L2_ON_CPU", "off",
             "Do the same for a task that its previous CPU is still switching out. The task stays on "
