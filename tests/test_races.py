@@ -21,7 +21,7 @@ KASAN = """\
 """
 WARNING = """\
 [    5.100000] ------------[ cut here ]------------
-[    5.100001] WARNING: CPU: 3 PID: 77 at kernel/sched/cache.c:1099 __sched_cache_dequeue+0x1/0x2
+[    5.100001] WARNING: CPU: 3 PID: 77 at kernel/sched/cache.h:254 dequeue_entity+0x1/0x2
 [    5.100002] ---[ end trace 0000000000000000 ]---
 """
 

@@ -21,7 +21,7 @@ GUESTS = 2
 TIMEOUT = 900
 
 KASAN = r"BUG: KASAN: "
-COUNTERS = r"# wrong: (?:llcs: before|off, but)|WARNING: .* (?:cache_check_counts|__sched_cache_dequeue)"
+COUNTERS = r"# wrong: (?:llcs: before|off, but)|WARNING: .* at kernel/sched/cache\.h:"
 
 
 @dataclass(frozen=True)
