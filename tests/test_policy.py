@@ -253,6 +253,37 @@ def test_mixes_find_mutants(build, sources, mix, old, new):
     assert wrong(build("mixes", {file: sources[file].replace(old, new)}, ["-w", "-O2"]), mix)
 
 
+# What ends a choice early where no LLC has room, and what it is without.
+NO_ROOM = ("if (options[i].usable && options[i].room >= least)\n\t\t\t", "")
+LESS_ROOM = (" || (holds && !keep && !bias && options[best].room < least)", "")
+
+
+@pytest.fixture(scope="module")
+def choices(build, sources):
+    """A function that gives what choices.c prints for the code with changes: (picks, looks, looks)."""
+    def chosen(*changes):
+        math = sources["cache_math.h"]
+        for old, new in (("rank = options[i].room", "looks++;\n\t\t\trank = options[i].room"), *changes):
+            assert math.count(old) == 1
+            math = math.replace(old, new)
+        return tuple(map(int, build("choices", {"cache_math.h": math}, ["-w"])(STATES).split()))
+    return chosen
+
+
+def test_choices_without_room_end_early(choices):
+    """With the same picks. A full machine needs both for the fewest looks, and one with little room the second."""
+    picks, full, little = choices()
+    plain, plain_full, plain_little = choices(NO_ROOM, LESS_ROOM)
+    assert picks == plain and full * 10 < plain_full and little < plain_little
+    assert choices(LESS_ROOM)[0] == choices(NO_ROOM)[0] == picks
+    assert choices(LESS_ROOM)[2] > little and choices(NO_ROOM)[1] > full
+
+
+def test_choices_that_end_too_early_are_seen(choices):
+    """The room that ends them is what a sum counts as none."""
+    assert choices(("return grain - grain / 4;", "return grain;"))[0] != choices()[0]
+
+
 def test_balancer_does_not_undo_a_move_at_the_default(sources):
     """The default of imb_pct is what the properties are tried with."""
     assert re.findall(r"cache_imb_pct = (\d+);", sources["cache.c"]) == [str(TOLERATED)]
