@@ -7,54 +7,18 @@
  * the address in hex. The marks are the instructions nopl MARK_ON(%rax) and nopl MARK_OFF(%rax), which
  * do nothing; nopl MARK_FORGET(%rax) sets all counts to 0. All CPUs of the guest have to run on one
  * thread (-icount), as nothing here is locked.
- *
- * Debian has no package with qemu-plugin.h, so what is used of it is declared here, as it is in API
- * versions 2 to 4 (QEMU 9.0 to 10.0).
  */
 #include <inttypes.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define API_MIN 2
-#define API_MAX 4
+#include "sim/fail.h"
+#include "sim/qemu.h"
 
 #define MARK_FORGET 0x5ca1ab00u
 #define MARK_ON 0x5ca1ab01u
 #define MARK_OFF 0x5ca1ab02u
 
-typedef uint64_t qemu_plugin_id_t;
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-
-/* The beginning of qemu_info_t. */
-struct info {
-	const char *target_name;
-	struct {
-		int min;
-		int cur;
-	} version;
-};
-
-enum { NO_REGISTERS };
-
-typedef void (*translated_cb)(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
-typedef void (*executed_cb)(unsigned int cpu, void *data);
-typedef void (*exit_cb)(qemu_plugin_id_t id, void *data);
-
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, translated_cb cb);
-void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, executed_cb cb, int flags,
-					  void *data);
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, executed_cb cb,
-					    int flags, void *data);
-void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, exit_cb cb, void *data);
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
-size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *data, size_t size);
-
-__attribute__((visibility("default"))) int qemu_plugin_version = API_MAX;
+EXPORT int qemu_plugin_version = PLUGIN_API;
 
 /* A translated block; QEMU may translate the same code again. */
 struct block {
@@ -114,7 +78,7 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 
 	(void)id;
 	if (!block)
-		abort();
+		fail("no memory");
 	block->address = qemu_plugin_tb_vaddr(tb);
 	block->instructions = qemu_plugin_tb_n_insns(tb);
 	block->next = blocks;
@@ -140,7 +104,7 @@ static void finish(qemu_plugin_id_t id, void *data)
 	(void)id;
 	(void)data;
 	if (!file)
-		return;
+		fail("%s cannot be written", out);
 	for (block = blocks; block; block = block->next)
 		if (block->times)
 			fprintf(file, "%" PRIx64 " %" PRIu64 " %" PRIu64 "\n", block->address,
@@ -148,18 +112,11 @@ static void finish(qemu_plugin_id_t id, void *data)
 	fclose(file);
 }
 
-__attribute__((visibility("default")))
-int qemu_plugin_install(qemu_plugin_id_t id, const struct info *info, int argc, char **argv)
+EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
 {
-	if (info->version.min > API_MAX || info->version.cur < API_MIN) {
-		fprintf(stderr, "profile: QEMU has plugin API %d to %d, not %d to %d\n",
-			info->version.min, info->version.cur, API_MIN, API_MAX);
-		return 1;
-	}
-	if (argc != 1 || strncmp(argv[0], "out=", 4)) {
-		fprintf(stderr, "profile: out=FILE is missing\n");
-		return 1;
-	}
+	(void)info;
+	if (argc != 1 || strncmp(argv[0], "out=", 4))
+		fail("out=FILE is missing");
 	out = strdup(argv[0] + 4);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
 	qemu_plugin_register_atexit_cb(id, finish, NULL);

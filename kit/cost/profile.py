@@ -21,7 +21,8 @@ SHOWN = 30
 def plugin(build, source=SOURCE):
     """Compile a plugin for QEMU below the directory `build`, if it changed; its path."""
     path = build / f"{source.stem}.so"
-    if not path.exists() or path.stat().st_mtime < source.stat().st_mtime:
+    newest = max(file.stat().st_mtime for file in (source, *(source.parent / "sim").glob("*.h")))
+    if not path.exists() or path.stat().st_mtime < newest:
         path.parent.mkdir(parents=True, exist_ok=True)
         sh(["gcc", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-fvisibility=hidden", "-o", path,
             source], timeout=120, capture=True)
