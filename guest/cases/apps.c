@@ -342,16 +342,6 @@ static void *barrier_thread(void *argument)
 	return NULL;
 }
 
-static void barrier_process(int count)
-{
-	threads(barrier_thread, 0, count);
-}
-
-static void spin_process(int count)
-{
-	hogs(0, count);
-}
-
 void barriers(void)
 {
 	int others = number(2);
@@ -359,12 +349,9 @@ void barriers(void)
 
 	first_count = number(0);
 	work_ms = number(1);
-	seats(0, 0, first_count);
-	process(barrier_process, first_count);
-	for (int i = 0; i < others; i++) {
-		seats(i + 1, first_count + i, 1);
-		process(hog_process, first_count + i);
-	}
+	crew(0, barrier_thread, 0, first_count);
+	for (int i = 0; i < others; i++)
+		crew(i + 1, hog, first_count + i, 1);
 	looks = measure(0, first_count);
 	figure("phases", done(0, 1));
 	figure("p99", wait_at(0, 1, 0.99));
@@ -511,18 +498,12 @@ static void *locker(void *argument)
 	return NULL;
 }
 
-static void lock_process(int count)
-{
-	threads(locker, 0, count);
-}
-
 void contended(void)
 {
 	first_count = number(0);
 	work_ms = number(1);
 	other_ms = number(2);
-	seats(0, 0, first_count);
-	process(lock_process, first_count);
+	crew(0, locker, 0, first_count);
 	measure(0, first_count);
 	figure("turns", done(0, first_count));
 	figure("p99", wait_at(0, first_count, 0.99));
@@ -536,8 +517,7 @@ void spinning(void)
 	struct looks looks;
 
 	first_count = number(0);
-	seats(0, 0, first_count);
-	process(spin_process, first_count);
+	crew(0, hog, 0, first_count);
 	nap(WARM_MS);
 	before = used(0, first_count);
 	for (int i = 0; i < first_count; i++)

@@ -90,10 +90,10 @@ pid_t process(void (*function)(int), int argument);
 /* Start a thread that never ends and has no inherited policy; and one for each seat but the first, which the caller is. */
 void thread(void *(*function)(void *), void *argument);
 void threads(void *(*function)(void *), int first, int count);
+/* Take these seats, and start a process whose threads call a function, one for each seat. */
+pid_t crew(int process, void *(*function)(void *), int first, int count);
 /* A thread that runs all the time. */
 void *hog(void *seat);
-void hogs(int first, int count);
-void hog_process(int seat);
 
 /* What looking at the board has shown. */
 struct looks {

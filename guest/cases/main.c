@@ -235,6 +235,23 @@ void threads(void *(*function)(void *), int first, int count)
 		function(&board->seat[first]);
 }
 
+/* What a process of crew() does. */
+static void *(*crew_function)(void *);
+static int crew_count;
+
+static void crew_process(int first)
+{
+	threads(crew_function, first, crew_count);
+}
+
+pid_t crew(int p, void *(*function)(void *), int first, int count)
+{
+	seats(p, first, count);
+	crew_function = function;
+	crew_count = count;
+	return process(crew_process, first);
+}
+
 void *hog(void *seat)
 {
 	for (;;) {
@@ -242,16 +259,6 @@ void *hog(void *seat)
 		here(seat);
 	}
 	return NULL;
-}
-
-void hogs(int first, int count)
-{
-	threads(hog, first, count);
-}
-
-void hog_process(int seat)
-{
-	hogs(seat, 1);
 }
 
 int llc_of(int cpu)

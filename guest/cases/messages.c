@@ -82,16 +82,6 @@ static void groups_process(int groups)
 		pause();
 }
 
-static void sender_process(int seat)
-{
-	sender(&board->seat[seat]);
-}
-
-static void receiver_process(int seat)
-{
-	receiver(&board->seat[seat]);
-}
-
 /* The groups are what is to be in one LLC, whatever processes they are of. */
 static void start_groups(int groups, bool in_threads)
 {
@@ -101,7 +91,7 @@ static void start_groups(int groups, bool in_threads)
 	if (in_threads)
 		process(groups_process, groups);
 	for (int i = 0; i < groups * 2 * pairs && !in_threads; i++)
-		process(i / pairs % 2 ? receiver_process : sender_process, i);
+		crew(i / pairs / 2, i / pairs % 2 ? receiver : sender, i, 1);
 }
 
 void hackbench(void)
@@ -146,16 +136,6 @@ static void pair_process(int pair)
 	drainer(&board->seat[2 * pair + 1]);
 }
 
-static void filler_process(int pair)
-{
-	filler(&board->seat[2 * pair]);
-}
-
-static void drainer_process(int pair)
-{
-	drainer(&board->seat[2 * pair + 1]);
-}
-
 void pipes(void)
 {
 	int count = number(0), others = number(1);
@@ -164,9 +144,8 @@ void pipes(void)
 
 	if (count > MOST_SOCKETS)
 		errx(2, "more than %d pipes", MOST_SOCKETS);
-	seats(count, 2 * count, others);
 	for (int i = 0; i < others; i++)
-		process(hog_process, 2 * count + i);
+		crew(count, hog, 2 * count + i, 1);
 	for (int i = 0; i < count; i++) {
 		seats(i, 2 * i, 2);
 		if (pipe(sockets[i]))
@@ -174,8 +153,8 @@ void pipes(void)
 		if (word(2, "threads")) {
 			process(pair_process, i);
 		} else {
-			process(filler_process, i);
-			process(drainer_process, i);
+			crew(i, filler, 2 * i, 1);
+			crew(i, drainer, 2 * i + 1, 1);
 		}
 	}
 	looks = measure(0, 2 * count);
@@ -238,34 +217,17 @@ static void *client(void *argument)
 	return NULL;
 }
 
-static void server_process(int count)
-{
-	threads(worker, clients, count);
-}
-
-static void worker_process(int seat)
-{
-	worker(&board->seat[seat]);
-}
-
-static void client_process(int count)
-{
-	threads(client, 0, count);
-}
-
 void requests(void)
 {
 	clients = number(0);
 	workers = number(1);
 	work_ms = number(2);
 	open_sockets(clients, SOCK_STREAM);
-	seats(0, 0, clients);
-	seats(1, clients, workers);
 	if (word(3, "threads"))
-		process(server_process, workers);
+		crew(1, worker, clients, workers);
 	for (int i = 0; i < workers && !word(3, "threads"); i++)
-		process(worker_process, clients + i);
-	process(client_process, clients);
+		crew(1, worker, clients + i, 1);
+	crew(0, client, 0, clients);
 	measure(0, clients + workers);
 	figure("requests", done(0, clients));
 	figure("delay", wait_mean(0, clients));

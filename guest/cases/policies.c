@@ -53,26 +53,6 @@ static void *batch_thread(void *argument)
 	return hog(argument);
 }
 
-static void batch_process(int count)
-{
-	threads(batch_thread, 0, count);
-}
-
-static void service_process(int first)
-{
-	threads(bursts, first, second_count);
-}
-
-/* A process of the first seats beside the service. */
-static void start_beside_service(void (*function)(int))
-{
-	seats(0, 0, first_count);
-	seats(1, first_count, second_count);
-	process(function, first_count);
-	process(service_process, first_count);
-	nap(WARM_MS);
-}
-
 void batch(void)
 {
 	struct looks looks;
@@ -81,7 +61,9 @@ void batch(void)
 	first_count = number(0);
 	second_count = number(1);
 	duty = number(2);
-	start_beside_service(batch_process);
+	crew(0, batch_thread, 0, first_count);
+	crew(1, bursts, first_count, second_count);
+	nap(WARM_MS);
 	before = used(0, first_count);
 	board->measuring = 1;
 	looks = look(0, first_count, measure_ms);
@@ -98,7 +80,7 @@ static void quota_process(int count)
 {
 	if (!put("quota/cgroup.procs", "0"))
 		err(1, "quota");
-	hogs(0, count);
+	threads(hog, 0, count);
 }
 
 /* A group whose processes have so much CPU time in each period. */
@@ -124,7 +106,10 @@ void quota(void)
 	second_count = number(3);
 	duty = 60;
 	limited("quota", quota_ms, number(2));
-	start_beside_service(quota_process);
+	seats(0, 0, first_count);
+	process(quota_process, first_count);
+	crew(1, bursts, first_count, second_count);
+	nap(WARM_MS);
 	before = used(0, first_count);
 	begin = now();
 	measure(0, first_count);
@@ -155,11 +140,6 @@ static void *sleeper(void *argument)
 	return NULL;
 }
 
-static void moved_process(int count)
-{
-	threads(sleeper, 0, count);
-}
-
 void moved(void)
 {
 	double end, gap = 0;
@@ -169,8 +149,7 @@ void moved(void)
 	first_count = number(0);
 	limited("small", 5, 50);
 	limited("free", 0, 0);
-	seats(0, 0, first_count);
-	snprintf(pid, sizeof(pid), "%d", process(moved_process, first_count));
+	snprintf(pid, sizeof(pid), "%d", crew(0, sleeper, 0, first_count));
 	nap(300);
 	end = now() + measure_ms;
 	while (now() < end) {
@@ -206,7 +185,7 @@ static void partition_process(int first)
 {
 	if (!first && !put("cut/cgroup.procs", "0"))
 		err(1, "cut");
-	hogs(first, first_count);
+	threads(hog, first, first_count);
 }
 
 void partition(void)
@@ -280,7 +259,7 @@ static void real_time_process(int normal)
 
 	for (int i = 0; i < real_time; i++)
 		thread(real_time_thread, &board->seat[i]);
-	hogs(real_time, normal);
+	threads(hog, real_time, normal);
 	pause();
 }
 
@@ -316,7 +295,7 @@ static void cookie_process(int which)
 {
 	if (prctl(PR_SCHED_CORE, PR_SCHED_CORE_CREATE, 0, THREAD_GROUP, 0))
 		err(1, "core scheduling");
-	hogs(which * second_count, second_count);
+	threads(hog, which * second_count, second_count);
 }
 
 void cookies(void)
@@ -378,8 +357,7 @@ void build(void)
 		seats(1 + i, i, 1);
 		process(make_process, i);
 	}
-	seats(0, first_count, second_count);
-	process(service_process, first_count);
+	crew(0, bursts, first_count, second_count);
 	measure(first_count, second_count);
 	figure("compiled", done(0, first_count));
 	figure("wait", wait_mean(first_count, second_count));
@@ -393,22 +371,8 @@ static int threads_of(int process)
 	return first_count + process % (second_count - first_count + 1);
 }
 
-static int first_of(int process)
-{
-	int first = 0;
-
-	for (int i = 0; i < process; i++)
-		first += threads_of(i);
-	return first;
-}
-
-static void mixed_process(int process)
-{
-	threads(bursts, first_of(process), threads_of(process));
-}
-
 /* Start as many processes as the first argument says; give the number of their threads. */
-static int start_mixed(void (*function)(int))
+static int start_mixed(void *(*function)(void *))
 {
 	int processes = number(0), all = 0;
 
@@ -417,10 +381,9 @@ static int start_mixed(void (*function)(int))
 	if (processes > MOST_PROCESSES || first_count < 1 || second_count < first_count)
 		errx(2, "no such processes");
 	for (int i = 0; i < processes; i++) {
-		seats(i, all, threads_of(i));
-		all += threads_of(i);
 		fewest[i] = llcs_for(threads_of(i) * duty / 100);
-		process(function, i);
+		crew(i, function, all, threads_of(i));
+		all += threads_of(i);
 	}
 	return all;
 }
@@ -431,7 +394,7 @@ void mixed(void)
 	int all;
 
 	duty = number(3);
-	all = start_mixed(mixed_process);
+	all = start_mixed(bursts);
 	looks = measure(0, all);
 	figure("together", looks.together);
 	figure("migrations", llc_changes(0, all) * 1e3 / looks.ms);
@@ -439,11 +402,6 @@ void mixed(void)
 }
 
 /* ---- starts: processes as those of mixed, which start at the same time and run without end ---- */
-
-static void starting_process(int process)
-{
-	hogs(first_of(process), threads_of(process));
-}
 
 /* How long ago the load of the LLC was published that is the stalest of those with a seat, in ms. */
 static double stalest(int all)
@@ -481,7 +439,7 @@ void starts(void)
 
 	duty = 100;
 	board->measuring = 1;
-	all = start_mixed(starting_process);
+	all = start_mixed(hog);
 	do {
 		looks = look(0, all, 0);
 		if (looks.together < 100)
