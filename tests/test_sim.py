@@ -426,7 +426,7 @@ def test_places_of_the_program_and_functions(names):
     assert names.function(main + 4) == "main"
 
 
-def region(value, seed=1, **change):
+def region(value, **change):
     """Return a Region like one of the plugin's; change replaces some of its counts."""
     found = dict.fromkeys(("l1", "l2", "l3", "core", "llc", "socket", "dram", "far_dram", "taken_core",
                            "taken_llc", "taken_socket"), 1)
@@ -520,51 +520,6 @@ def test_placements_are_reported():
 
 
 # ---- many seeds ----
-
-@pytest.fixture
-def simulated(monkeypatch):
-    """Replace run(): the figure depends on seed and state. Return the list of runs."""
-    runs = []
-
-    def run(m, state, tasks, seed, round_ns, stop):
-        runs.append((str(state), seed))
-        scale = 200 if state.writes else 100
-        # Seeds from 21 on are quieter.
-        return [region(scale * (1 + (0.2 if seed % 1000 <= 20 else 0.002) * (seed * 7 % 5 - 2) / 2))]
-    monkeypatch.setattr(simulate, "run", run)
-    monkeypatch.setattr(kernel, "identity", lambda build: {"release": str(build)})
-    monkeypatch.setattr(transfers, "known", lambda build: None)
-    monkeypatch.setattr(transfers, "hottest", lambda regions, names: {
-        "functions": [], "lines": [], "not_counted": len(regions)})
-    monkeypatch.setattr(simulate, "repeat_info", lambda m, wanted, states, seeds, round_ns: {
-        "command": "make sim", "seeds": seeds})
-    return runs
-
-
-ON = simulate.State(named("stack"), "features=X")
-SHARING = workloads.Task("sharing", ())
-
-
-def test_collect(simulated):
-    """Each state and the control have their seeds, and only the states have details."""
-    result = simulate.collect(SMALL, SHARING, [STATE, ON], 4, 20)
-    assert store.problems(result) == [] and list(result.values) == ["stack", "stack features=X", "again"]
-    assert sorted(simulated) == sorted(
-        [(name, seed) for seed in range(1, 5) for name in ("stack", "stack features=X")]
-        + [("stack", 1000 + seed) for seed in range(1, 5)])
-    assert store.control(result, "stack") == "again"
-    assert result.values["stack features=X"]["sharing"] == pytest.approx([200, 240, 180, 220])
-    assert {len(numbers) for values in result.values.values() for numbers in values.values()} == {4}
-    assert set(result.details) == {"stack", "stack features=X"}
-    assert list(simulate.collect(SMALL, SHARING, [ON], 2, 20).values) == ["stack features=X"]
-
-
-def test_kernel_that_changes_meanwhile(simulated, monkeypatch):
-    identities = iter([{"release": "one"}, {"release": "two"}])
-    monkeypatch.setattr(kernel, "identity", lambda build: next(identities))
-    with pytest.raises(Error, match="its source changed"):
-        simulate.collect(SMALL, SHARING, [STATE], 1, 20)
-
 
 def test_run_that_fails_ends_the_others():
     stopped = []

@@ -14,7 +14,7 @@ from test_sim import SMALL, SYSTEM_MAP, region
 from kit import settings
 from kit.paths import PATCHES, Series
 from kit.process import Error
-from kit.results import store, verdict
+from kit.results import pages, store, tables, verdict
 from kit.sim import published, simulate, transfers, validate, workloads
 from kit.vm import guest, initramfs, kernel, machine, qemu
 
@@ -248,13 +248,45 @@ def test_command_toggles_in_windows_of_one_boot(guests, capsys):
     assert found.details["stack"]["windows"]["sharing"] == [[100.125, 103.125], [101.25, 102.25]]
     assert found.repeat["command"].endswith(" SEEDS=2 ABBA=1 WINDOW_MS=30")
     assert found.repeat["window_ms"] == 30 and simulate.CONTROL not in found.values
+    a, b = "stack", "stack features=SIS_FAST"
+    assert found.repeat["windows"] == [[a, b, b, a], [b, a, a, b]] and set(verdict.of(found)) == {b}
+    # Where lines moved is of both windows of each boot.
+    assert found.details[a]["functions"] == transfers.hottest([region(1)] * 4, Names())["functions"]
 
 
-def test_kernel_that_is_built_between_windows(guests, monkeypatch):
+@pytest.mark.parametrize("windows, says", [(False, "its source changed"), (True, "built again")])
+def test_kernel_that_is_built_meanwhile(guests, monkeypatch, windows, says):
     releases = iter(["one", "two"])
     monkeypatch.setattr(kernel, "identity", lambda build: {"release": next(releases)})
-    with pytest.raises(Error, match="built again"):
-        simulate.collect_windows(SMALL, workloads.task("sharing", SMALL), [guests.stack, guests.fast], 1, 20, 30)
+    wanted, states = workloads.task("sharing", SMALL), [guests.stack, guests.fast]
+    with pytest.raises(Error, match=says):
+        if windows:
+            simulate.collect_windows(SMALL, wanted, states, 1, 20, 30)
+        else:
+            simulate.collect(SMALL, wanted, states, 1, 20)
+
+
+def test_statistics_of_a_further_run(guests):
+    """They are of a run of their own, whose figures do not count."""
+    states, asked = [guests.stack, guests.fast], []
+
+    def boot(m, state, tasks, seed, round_ns, stop, windows):
+        asked.append(windows.stats)
+        return [dataclasses.replace(region(1), statistics=[["queued_llc", 34 + len(asked)], ["sis_scans", 0]])]
+    result = simulate.collect(SMALL, task(), states, 2, 20)
+    before = {name: dict(values) for name, values in result.values.items()}
+    simulate.add_statistics(result, SMALL, task(), states, 20, boot)
+    assert result.values == before and asked == [True, True]
+    assert result.repeat["command"].endswith(" STATS=1")
+    [rows] = [rows for heading, rows in pages.simulation(verdict.judged(result)) if "schedstats" in heading]
+    print(*tables.text(rows), sep="\n")
+    assert rows == [["", *map(str, states)], ["queued_llc", "35", "36"]]
+
+
+def test_further_figures_that_are_missing(guests):
+    with pytest.raises(Error, match=r"gave the further figures \['p50'\], and not \['p50', 'p90', 'p99'\]"):
+        simulate.collect(SMALL, workloads.task("rr", SMALL), [guests.stack], 1, 20,
+                         lambda *_: [dataclasses.replace(region(1), more={"p50": 1.0})])
 
 
 @pytest.mark.parametrize("given, says", [
