@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from here import SERIES, named
+from here import SERIES, named, wait_for
 from kit.paths import ROOT
 from kit.vm import guest, kernel, ktap, machine
 
@@ -105,13 +105,6 @@ def test_interrupted(sig, status):
     finally:
         proc.kill()
         proc.wait()
-
-
-def wait_for(condition, seconds):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_shell():

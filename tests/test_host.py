@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from here import named
+from here import gone, named, wait_for
 from kit import settings
 from kit.host import facts, knobs, measure, portable, workloads
 from kit.process import Error
@@ -124,21 +124,6 @@ def child(body):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def gone(pid):
-    """Whether a process has ended, also if it was not waited for."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def test_killed_run_is_put_back_by_the_guard(sched, tmp_path):

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """tools/llcctl on made-up directories in place of debugfs, /proc, the control groups and tracefs."""
 
-import ast
 import errno
-import importlib.machinery
-import importlib.util
 import json
 import os
 import re
@@ -17,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from here import tool
 from kit.paths import ROOT
 
 TOOL = ROOT / "tools/llcctl"
@@ -25,17 +23,7 @@ HEAD = "leader processes threads mode tolerance demand llcs gate\n"
 FITS, LARGE = 125, 124
 
 
-def load():
-    """Import the program, whose name has no suffix."""
-    loader = importlib.machinery.SourceFileLoader("llcctl", str(TOOL))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("llcctl", loader))
-    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-    loader.exec_module(module)
-    sys.dont_write_bytecode = before
-    return module
-
-
-llcctl = load()
+llcctl = tool("llcctl")
 
 
 class Host:
@@ -719,14 +707,6 @@ def test_sched_ab_takes_the_command_that_is_suggested(host):
                           capture_output=True, text=True, timeout=60)
     print(done.stdout, done.stderr)
     assert done.returncode == 0 and (host.top / "out/on-2.txt").exists()
-
-
-def test_needs_nothing_but_python():
-    """One file, for python 3.9."""
-    tree = ast.parse(TOOL.read_text(), feature_version=(3, 9))
-    names = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import)
-             for alias in node.names} | {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert names <= set(sys.stdlib_module_names)
 
 
 def test_documentation_has_commands_that_exist():

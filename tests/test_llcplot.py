@@ -2,8 +2,6 @@
 """tools/llcplot on traces in the formats of tracefs, trace-cmd and perf, and the recipes of docs/llcstat.md in a
 guest."""
 
-import importlib.machinery
-import importlib.util
 import json
 import re
 import shutil
@@ -13,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from here import named
+from here import named, tool
 from kit.paths import ROOT
 from kit.vm import guest, kernel, ktap, machine
 from test_host import python_files
@@ -33,19 +31,7 @@ EVENTS = (
     (101.0, 3, "sched_switch", (0, 99)))
 
 
-def load():
-    """Import the program, whose name has no suffix."""
-    loader = importlib.machinery.SourceFileLoader("llcplot", str(TOOL))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("llcplot", loader))
-    # Its dataclasses look for it there.
-    sys.modules["llcplot"] = module
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    loader.exec_module(module)
-    sys.dont_write_bytecode = before
-    return module
-
-
-llcplot = load()
+llcplot = tool("llcplot")
 
 
 def trace(form):

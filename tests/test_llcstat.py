@@ -5,10 +5,7 @@ A recording is what `llcstat --record` wrote in a guest on machine two-ccx besid
 guest/jobs/llcstat.sh starts, without the processes of one thread.
 """
 
-import ast
 import errno
-import importlib.machinery
-import importlib.util
 import json
 import re
 import subprocess
@@ -17,7 +14,7 @@ import threading
 
 import pytest
 
-from here import named
+from here import named, tool
 from kit.paths import ROOT
 from kit.vm import guest, kernel, ktap, machine
 from test_host import python_files
@@ -28,17 +25,7 @@ SCHED = "/sys/kernel/debug/sched"
 FITS, LARGE = 125, 124
 
 
-def load():
-    """Import the program, whose name has no suffix."""
-    loader = importlib.machinery.SourceFileLoader("llcstat", str(TOOL))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("llcstat", loader))
-    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-    loader.exec_module(module)
-    sys.dont_write_bytecode = before
-    return module
-
-
-llcstat = load()
+llcstat = tool("llcstat")
 
 
 def recorded(name="6.12", changes=None, without=()):
@@ -378,15 +365,6 @@ def test_docs_show_what_it_prints():
     """docs/llcstat.md has the text of the recording."""
     lines = llcstat.render(llcstat.gather(recorded()), width=100)
     assert "\n".join(("    " + line).rstrip() for line in lines) in (ROOT / "docs/llcstat.md").read_text()
-
-
-def test_needs_nothing_but_python():
-    """One file, for python 3.9."""
-    tree = ast.parse(TOOL.read_text(), feature_version=(3, 9))
-    names = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import)
-             for alias in node.names} | {node.module for node in ast.walk(tree)
-                                         if isinstance(node, ast.ImportFrom)}
-    assert names <= set(sys.stdlib_module_names)
 
 
 @pytest.mark.boot

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from here import SERIES, named
+from here import SERIES
 from kit.paths import GUEST
 from kit.process import Error, git, lock, sh
 from kit.stack import base, patches

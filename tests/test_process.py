@@ -3,28 +3,12 @@
 
 import re
 import time
-from pathlib import Path
 
 import pytest
 
+from here import gone, wait_for
 from kit import process
 from kit.process import Error, sh
-
-
-def alive(pid):
-    """Whether a process exists and is not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def wait_for_the_end_of(pid):
-    """A process that is killed may have no turn to end for a while."""
-    deadline = time.monotonic() + 300
-    while alive(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("how", [{"capture": True}, {"progress": print}, {}])
@@ -40,15 +24,14 @@ def test_timeout_ends_the_whole_group(tmp_path, monkeypatch, how):
         if (tmp_path / "child").exists():
             break
     child = int((tmp_path / "child").read_text())
-    wait_for_the_end_of(child)
-    gone = time.monotonic() - started
-    print(f"a shell that ignores SIGTERM, and its child: gone in {gone:.1f} s")
+    wait_for(lambda: gone(child))
+    print(f"a shell that ignores SIGTERM, and its child: gone in {time.monotonic() - started:.1f} s")
 
 
 def test_command_that_leaves_something_running(tmp_path):
     sh(["sh", "-c", f"sleep 1000 >/dev/null 2>&1 & echo $! > {tmp_path}/child"])
     child = int((tmp_path / "child").read_text())
-    wait_for_the_end_of(child)
+    wait_for(lambda: gone(child))
     print("what a command left in its group was ended with it")
 
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kit's modules import downwards only, and in no circle; those for hosts only each other."""
+"""The kit's modules import downwards only, and in no circle; those for hosts only each other. Tools are one file."""
 
 import ast
 import fnmatch
 import graphlib
 import sys
+
+import pytest
 
 from kit import process
 from kit.commands import COMMANDS
@@ -15,21 +17,31 @@ from kit.paths import ROOT
 LAYERS = ("", "stack", "vm", "results", "cost", "sim", "host", "trials", "pages")
 
 
+def imported(text, version=sys.version_info[:2]):
+    """Give what a source for a version of python imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(text, feature_version=version)):
+        if isinstance(node, ast.ImportFrom):
+            # Of a package that is a submodule, of a module a name in it.
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return names
+
+
+def packages(names):
+    """The packages that these are in, without Python's own."""
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names
+
+
 def modules(top):
     """Give {module of the kit below `top`: what it imports, anywhere in it: modules of the kit, and the
     names of packages that are not Python's own}."""
     paths = {".".join(path.relative_to(top).with_suffix("").parts): path for path in sorted((top / "kit").rglob("*.py"))}
     found = {}
     for name, path in paths.items():
-        names = set()
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom):
-                # Of a package that is a submodule, of a module a name in it.
-                names |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
-            elif isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-        packages = {other.partition(".")[0] for other in names} - {"kit"} - sys.stdlib_module_names
-        found[name] = names & set(paths) | packages
+        names = imported(path.read_text())
+        found[name] = names & set(paths) | packages(names) - {"kit"}
     return found
 
 
@@ -78,7 +90,13 @@ def test_packages_of_what_each_command_imports_are_installed():
     found, lacking = modules(ROOT), []
     for command in COMMANDS.values():
         # A command without tiers installs nothing, and does with what is there.
-        packages = [name for name in reached(found, command.module) if not name.startswith("kit.")]
-        lacking += [f"make {command.name}: {process.missing(name)}" for name in sorted(filter(None, packages))
+        others = [name for name in reached(found, command.module) if not name.startswith("kit.")]
+        lacking += [f"make {command.name}: {process.missing(name)}" for name in sorted(filter(None, others))
                     if command.tiers and process.missing(name).partition("TIERS=")[2].split()[0] not in command.tiers]
     assert lacking == []
+
+
+@pytest.mark.parametrize("name", ["llcctl", "llcstat", "sched-ab"])
+def test_tools_need_nothing_but_python(name):
+    """One file each, for python 3.9."""
+    assert not packages(imported((ROOT / "tools" / name).read_text(), (3, 9)))
