@@ -20,11 +20,11 @@ def test_each_case_is_one_that_the_program_knows():
     kinds = {name: int(count) for name, count in re.findall(r'\{ "([\w-]+)", (\d), \w+, "', source)}
     assert len(kinds) > 10
     used = set()
-    for case in cases.load():
-        kind, *arguments = case.run.split()
-        assert kinds[kind] == len(arguments), case.name
+    for run in [*(case.run for case in cases.load()), *peers.PROGRAMS.values()]:
+        kind, *arguments = run.split()
+        assert kinds[kind] == len(arguments), run
         used.add(kind)
-    assert used | {run.split()[0] for run in peers.PROGRAMS.values()} == set(kinds)
+    assert used == set(kinds)
 
 
 def test_each_figure_is_one_that_the_case_prints():

@@ -2,12 +2,11 @@
 """Packages for hosts: configurations that are taken and refused, names, and what is kept of bindeb-pkg."""
 
 import re
-import subprocess
 
 import pytest
 
 from here import SERIES
-from kit.paths import GUEST, Series
+from kit.paths import Series
 from kit.process import Error
 from kit.stack import patches
 from kit.vm import deb, guest, kernel, qemu
@@ -103,13 +102,6 @@ def test_packages_of_a_build(toy, tmp_path, monkeypatch):
     assert len(set(packages)) == 6 and all("-cachetopo-" in name for name in packages)
     # What a package may be called, says the Debian policy.
     assert all(re.fullmatch(r"[a-z0-9][a-z0-9+.-]+", name) for name in packages)
-
-
-@pytest.mark.parametrize("script", sorted((GUEST / "debian").glob("*.sh")), ids=lambda path: path.name)
-def test_scripts_of_deb_test(script):
-    done = subprocess.run(["shellcheck", "-s", "sh", script], capture_output=True, text=True)
-    print(done.stdout)
-    assert done.returncode == 0
 
 
 def test_boots(tmp_path, monkeypatch, capsys):

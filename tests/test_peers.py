@@ -1,21 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make peers without guests and without scx_rusty: the programs, the tools that it needs, and its page."""
 
-import re
 from pathlib import Path
 
 import pytest
 
 from kit import settings
-from kit.paths import GUEST
 from kit.process import Error
 from kit.trials import peers
-
-
-def test_each_program_is_one_that_the_guest_knows():
-    source = (GUEST / "cases/main.c").read_text()
-    kinds = {name: int(count) for name, count in re.findall(r'\{ "([\w-]+)", (\d), \w+, "', source)}
-    assert all(kinds[kind] == len(arguments) for kind, *arguments in map(str.split, peers.PROGRAMS.values()))
 
 
 def test_the_machines_are_of_16_cpus_in_two_llcs_and_32_in_four():

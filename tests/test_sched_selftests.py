@@ -2,7 +2,6 @@
 """tools/sched-selftests on a made-up source, whose makefile prints what the runner of selftests prints."""
 
 import os
-import shutil
 import subprocess
 
 import pytest
@@ -75,9 +74,3 @@ def test_what_cannot_run_says_so(selftests):
     assert "there is no kernel source in /nowhere: make tree" in selftests("", source="/nowhere")[2]
     (selftests.path / "sched/llc_balancing/llcs").unlink()
     assert "are you root, is debugfs mounted" in selftests(PRINTED)[2]
-
-
-def test_shellcheck():
-    assert shutil.which("shellcheck"), "make deps TIERS=test installs it"
-    done = subprocess.run(["shellcheck", "-s", "sh", TOOL], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "")

@@ -107,12 +107,6 @@ def test_example_is_valid(apply):
     assert lines and apply("\n".join(lines))[0] == 0
 
 
-def test_shellcheck():
-    assert shutil.which("shellcheck"), "make deps TIERS=test installs it"
-    done = subprocess.run(["shellcheck", "-s", "sh", TOOL], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "")
-
-
 def test_unit(tmp_path):
     """systemd takes the unit, if it names a program that is there."""
     assert shutil.which("systemd-analyze"), "make deps TIERS=test installs systemd"

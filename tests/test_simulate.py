@@ -449,12 +449,6 @@ def test_validation_fails_with_a_gap_that_is_not_listed(guests, rows, monkeypatc
         rows(ROWS="2")
 
 
-def test_validation_fails_with_a_gap_that_is_none(rows, monkeypatch):
-    monkeypatch.setattr(validate, "ROWS", (dataclasses.replace(FOUND, gap="it is slow"),))
-    with pytest.raises(Error, match="row 1 is reproduced, but is listed as a gap: it is slow"):
-        rows()
-
-
 def test_validation_without_a_part_of_the_model_is_not_kept(guests, rows):
     assert rows(WITHOUT="home") == 0
     assert validate.load(guests.out / "results/validation.json") == {}

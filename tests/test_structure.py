@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kit's modules import downwards only, and in no circle; those for hosts only each other. Tools are one file."""
+"""The kit's modules import downwards only, and in no circle; those for hosts only each other. Tools are one file. Scripts
+pass shellcheck."""
 
 import ast
 import fnmatch
 import graphlib
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -100,3 +103,11 @@ def test_packages_of_what_each_command_imports_are_installed():
 def test_tools_need_nothing_but_python(name):
     """One file each, for python 3.9."""
     assert not packages(imported((ROOT / "tools" / name).read_text(), (3, 9)))
+
+
+@pytest.mark.parametrize("path", [ROOT / "tools/sched-settings", ROOT / "tools/sched-selftests",
+                                  *sorted((ROOT / "guest/debian").glob("*.sh"))], ids=lambda path: path.name)
+def test_shellcheck(path):
+    assert shutil.which("shellcheck"), "make deps TIERS=test installs it"
+    done = subprocess.run(["shellcheck", "-s", "sh", path], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
