@@ -33,58 +33,22 @@ def archive():
     raise Error("apt knows no Debian archive to take it from (has apt-get update been run?)")
 
 
-def versions(package, options=()):
-    """Give the versions of a package that apt-cache, with these options, knows, newest first."""
-    out = sh(["apt-cache", *options, "madison", package], capture=True).out
-    rows = [line.split("|") for line in out.splitlines()]
-    return list(dict.fromkeys(row[1].strip() for row in rows if "Sources" not in row[2]))
-
-
 class System:
-    """apt with the system's own sources; `work` is the directory to download into, emptied."""
+    """apt with the system's own sources; `work` is the directory to download into, emptied. Every method raises Error
+    with what apt said."""
 
     def __init__(self, work):
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        self.work = work
-
-    def versions(self, package):
-        """Give the versions of a package that there are, newest first."""
-        return versions(package)
-
-    def download(self, package):
-        """Fetch one package (NAME or NAME=VERSION); give its path. Error with what apt said."""
-        # apt warns when it cannot drop to its own user, which cannot write to this directory.
-        sandbox = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
-        sh(["apt-get", "-q", *sandbox, "download", package], cwd=self.work, timeout=SECONDS,
-           capture=True)
-        [deb] = self.work.glob("*.deb")
-        return deb
-
-
-class Apt:
-    """apt with the main component of some suites as its only source, and its state in `work`,
-    which is emptied. Every method raises Error with what apt said."""
-
-    def __init__(self, work, uri, suites):
-        shutil.rmtree(work, ignore_errors=True)
-        (work / "lists").mkdir(parents=True)
-        (work / "cache/archives").mkdir(parents=True)
-        (work / "sources.list").write_text("".join(
-            f"deb {uri.rstrip('/')}{SECURITY if suite.endswith(SECURITY) else ''} {suite} main\n"
-            for suite in suites))
         self.work, self.log = work, work / "log"
-        self.options = [option for setting in (
-            f"Dir::Etc::sourcelist={work}/sources.list", "Dir::Etc::sourceparts=-",
-            f"Dir::State::lists={work}/lists", f"Dir::Cache={work}/cache", "Debug::NoLocking=1",
-            # apt's own user may not be able to write below a build directory in somebody's home.
-            *(["APT::Sandbox::User=root"] if os.geteuid() == 0 else []))
-            for option in ("-o", setting)]
-        sh(["apt-get", "-q", *self.options, "update"], log=self.log, timeout=SECONDS)
+        # apt's own user may not be able to write to this directory, as below one in somebody's home.
+        self.options = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
 
     def versions(self, package):
         """Give the versions of a package that there are, newest first."""
-        return versions(package, self.options)
+        out = sh(["apt-cache", *self.options, "madison", package], capture=True).out
+        rows = [line.split("|") for line in out.splitlines()]
+        return list(dict.fromkeys(row[1].strip() for row in rows if "Sources" not in row[2]))
 
     def download(self, package):
         """Fetch one package (NAME or NAME=VERSION) into `work`; give its path."""
@@ -92,6 +56,24 @@ class Apt:
         sh(["apt-get", "-q", *self.options, "download", package], cwd=self.work, log=self.log,
            timeout=SECONDS)
         return (set(self.work.glob("*.deb")) - before).pop()
+
+
+class Apt(System):
+    """apt with the main component of some suites as its only source, and its state in `work`,
+    which is emptied."""
+
+    def __init__(self, work, uri, suites):
+        super().__init__(work)
+        (work / "lists").mkdir()
+        (work / "cache/archives").mkdir(parents=True)
+        (work / "sources.list").write_text("".join(
+            f"deb {uri.rstrip('/')}{SECURITY if suite.endswith(SECURITY) else ''} {suite} main\n"
+            for suite in suites))
+        self.options += [option for setting in (
+            f"Dir::Etc::sourcelist={work}/sources.list", "Dir::Etc::sourceparts=-",
+            f"Dir::State::lists={work}/lists", f"Dir::Cache={work}/cache", "Debug::NoLocking=1")
+            for option in ("-o", setting)]
+        sh(["apt-get", "-q", *self.options, "update"], log=self.log, timeout=SECONDS)
 
     def unpack(self, packages, suite, directory):
         """Unpack packages into a directory, with what they need and is not installed on the system.
