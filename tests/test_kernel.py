@@ -144,7 +144,7 @@ def test_kcsan_looks_at_the_scheduler_without_changing_it():
     assert "\n+KCSAN_SANITIZE := y\n" in text
     lines = kernel.requested(named("kcsan").fragments)
     assert {"CONFIG_KCSAN=y", "CONFIG_KCSAN_STRICT=y"} <= set(lines) and "CONFIG_PROVE_LOCKING=y" not in lines
-    assert [name for name in kernel.BUILDS if named(name).kcsan] == ["kcsan"]
+    assert [name for name in kernel.BUILDS if named(name).how.kcsan] == ["kcsan"]
 
 
 def test_unknown_build():

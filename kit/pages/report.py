@@ -7,11 +7,10 @@ from pathlib import Path
 
 from kit.paths import RESULTS, ROOT
 from kit.pages import blocks
+from kit.pages.blocks import SIM
 from kit.process import Error, say
 from kit.results import pages, store, tables, text, verdict
 
-# Begins the names of the instruments of make sim.
-SIM = "sim-"
 PAGE = "all.md"
 GUIDES = ["docs/cost.md", "docs/simulation.md", "docs/bench-host.md"]
 NOTES = "NOTES.md"

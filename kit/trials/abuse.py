@@ -79,7 +79,7 @@ def table(p99):
 
 def writes(which):
     """{state: what switches the bits of a Kernel into it, FILE=VALUE,...}."""
-    bits = [feature for feature in FEATURES if feature.name not in which.lacks]
+    bits = [feature for feature in FEATURES if feature.name not in which.how.lacks]
     on = {"off": (), "default": [bit for bit in bits if bit.at_boot(which.build == "rt") == "on"], "on": bits}
     return {state: ",".join(f"features={'' if bit in on[state] else 'NO_'}{bit.name}" for bit in bits)
             for state in STATES}

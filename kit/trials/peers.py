@@ -51,7 +51,7 @@ SWITCHES = {"host": (cases.AGAINST, cases.STATE),
 COLUMNS = [column for states in STATES.values() for column in states.values()]
 ROUNDS = 3
 
-LIMITS = f"""## What these figures do not say
+LIMITS = """## What these figures do not say
 
 - **Nothing about speed.** The guests are emulated and have no caches. Only placement, migrations and waits mean something.
 - **Nothing about scx_rusty on hardware.** Its balancer is a program with wall-clock periods of 2 s and 0.1 s; it ran with

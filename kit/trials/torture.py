@@ -79,7 +79,7 @@ class Totals:
 def bits(which) -> list[str]:
     """The bits of sched/features to switch in a kernel: ours and some of the base. A series for mainline has
     those of ours that it adds to features.h."""
-    ours = [feature.name for feature in FEATURES if feature.name not in which.lacks]
+    ours = [feature.name for feature in FEATURES if feature.name not in which.how.lacks]
     if which.series.setting:
         header = (kernel.source_dir(which) / "kernel/sched/features.h").read_text()
         ours = [name for name in ours if f"SCHED_FEAT({name}," in header]
@@ -89,7 +89,7 @@ def bits(which) -> list[str]:
 def one(m, which, seed, processes, follow=None, seconds=None, files=None):
     """Torture a kernel in one guest on a Machine; return a guest.Result. processes: with threads; seconds: of
     the guest's clock, by default as many as the build needs; files: those of programs.files(), to run them too."""
-    seconds = seconds or (PARALLEL_SECONDS if which.parallel else SECONDS)
+    seconds = seconds or (PARALLEL_SECONDS if which.how.parallel else SECONDS)
     env = {"SEED": seed, "SECONDS": seconds, "PROCESSES": processes, "FEATURES": " ".join(bits(which))}
     if which.series.setting:
         env["MAINLINE"] = 1

@@ -165,12 +165,10 @@ def _measured(series, what, commit, inputs, measure) -> dict:
 def _make(series, arch, *args) -> tuple[int, str]:
     """Run make for one architecture; return its status and its output."""
     ccache = "ccache " if shutil.which("ccache") else ""
-    # Variables given to the caller's make must not reach this one.
-    env = {name: None for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")}
     # Messages must not be translated; the kernel's makefile unsets LC_ALL.
-    env |= {"LC_ALL": "C", "LANG": "C", "LC_MESSAGES": "C", "LC_CTYPE": "C", "LANGUAGE": None,
-            # Also where kernels are built without ccache: most files are as they were before a patch.
-            "CCACHE_DIR": series.build / "ccache", "CCACHE_DISABLE": None}
+    env = {"LC_ALL": "C", "LANG": "C", "LC_MESSAGES": "C", "LC_CTYPE": "C", "LANGUAGE": None,
+           # Also where kernels are built without ccache: most files are as they were before a patch.
+           "CCACHE_DIR": series.build / "ccache", "CCACHE_DISABLE": None}
     # Without -O the output of two compilers would be mixed line by line.
     done = sh(["make", "-s", "-Otarget", f"-j{len(os.sched_getaffinity(0))}", f"ARCH={arch}",
                f"CROSS_COMPILE={CROSS[arch]}", f"CC={ccache}{CROSS[arch]}gcc",

@@ -174,7 +174,7 @@ def run(m, which, job, env=None, timeout=300, icount=False, userland=None, kerne
                                        simulated)
         args += [*(repeatable(1) if icount else []), *qemu_extra]
         result = watch(args, qemu_env, runs / name, timeout, follow, stop)
-    if which.kcsan:
+    if which.how.kcsan:
         result.splats, result.elsewhere = kcsan.sort(kcsan.Source(which), result.splats)
     return result
 
@@ -275,7 +275,7 @@ def _qemu_command(m, which, job, initrd, clock, kernel_args=(), simulated=None):
         raise Error(f"there is no {image}: make kernel BUILD={which}")
     program = qemu.find(which.series.build)
     accel, clock_args = ["-accel", "tcg", "-icount", clock], CLOCK_KERNEL_ARGS
-    if which.parallel:
+    if which.how.parallel:
         accel, clock_args = ["-accel", "tcg,thread=multi"], []
     if simulated:
         # Room for all translated code: flushing it would cost a retranslation.

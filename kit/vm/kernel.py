@@ -74,6 +74,11 @@ class Kernel:
         return self.name or self.build
 
     @property
+    def how(self) -> Build:
+        """How its BUILD is built."""
+        return BUILDS[self.build]
+
+    @property
     def out(self) -> Path:
         """The O= directory."""
         return self.series.work / self.build
@@ -86,29 +91,14 @@ class Kernel:
     @property
     def patched(self) -> bool:
         """Whether it has patches: those of the series, if that has any."""
-        return BUILDS[self.build].patched and bool(patches.listed(self.series))
-
-    @property
-    def parallel(self) -> bool:
-        """Whether the CPUs of a guest may run at the same time."""
-        return BUILDS[self.build].parallel
-
-    @property
-    def lacks(self) -> tuple:
-        """The bits of our features that it does not have."""
-        return BUILDS[self.build].lacks
-
-    @property
-    def kcsan(self) -> bool:
-        """Whether it reports data races, also those of mainline."""
-        return BUILDS[self.build].kcsan
+        return self.how.patched and bool(patches.listed(self.series))
 
     @property
     def fragments(self) -> list[Path]:
         """The configuration fragments, in the order in which they apply: each is followed by the base's own part
         of it, such as 6.12-debug.config, if there is one."""
         names = ["boot.config", f"{self.series.base}.config"]
-        for name in BUILDS[self.build].fragments:
+        for name in self.how.fragments:
             own = f"{self.series.base}-{name}"
             names += [name, own] if (CONFIGS / own).exists() else [name]
         return [CONFIGS / name for name in names]
@@ -179,8 +169,8 @@ def identity(kernel) -> dict:
 
 def local_version(source, kernel) -> str:
     """The version suffix: the build's name, for one with patches stack_version(), and tree_name()."""
-    version = stack_version(kernel.series) if BUILDS[kernel.build].patched else ""
-    return BUILDS[kernel.build].name + version + tree_name(source)
+    version = stack_version(kernel.series) if kernel.how.patched else ""
+    return kernel.how.name + version + tree_name(source)
 
 
 def stack_version(series) -> str:
@@ -203,7 +193,7 @@ def tree_name(source) -> str:
 
 def source_dir(kernel) -> Path:
     """The directory of a Kernel's source, whether or not it is there."""
-    if BUILDS[kernel.build].extra:
+    if kernel.how.extra:
         return kernel.series.work / f"linux-{kernel.build}"
     return kernel.series.linux if kernel.patched else kernel.series.linux_base
 
@@ -215,7 +205,7 @@ def features(kernel) -> list[str]:
     texts = [path] * path.exists()
     if texts and kernel.patched:
         texts += [*(kernel.series.patches / name for name in patches.listed(kernel.series)),
-                  *filter(None, [BUILDS[kernel.build].extra])]
+                  *filter(None, [kernel.how.extra])]
     return list(dict.fromkeys(name for text in texts for name in re.findall(
         r"^\+?SCHED_FEAT\((\w+)", text.read_text(encoding="utf-8", errors="replace"), re.M)))
 
@@ -225,7 +215,7 @@ def source_of(kernel) -> Path:
     series = kernel.series
     if kernel.patched:
         stack = patches.ensure(series)
-        return _with_extra(stack, kernel) if BUILDS[kernel.build].extra else stack
+        return _with_extra(stack, kernel) if kernel.how.extra else stack
     with lock(series.work / "tree.lock"):
         if series.linux.exists() and patches.unsaved(series):
             commit = git(series.linux, "rev-parse", "base^{commit}").out.strip()
@@ -244,7 +234,7 @@ def source_of(kernel) -> Path:
 def _with_extra(stack, kernel) -> Path:
     """The worktree of a Kernel with its extra diff on top of the last commit of the tree `stack`, made or
     brought up to date. Error if the diff does not apply."""
-    where, extra = source_dir(kernel), BUILDS[kernel.build].extra
+    where, extra = source_dir(kernel), kernel.how.extra
     head = git(stack, "rev-parse", "HEAD").out.strip()
     # What the tree is made of, by which it is known again: files that are written anew are compiled anew.
     made_of = f"{head} and {extra.name} {hashlib.sha256(extra.read_bytes()).hexdigest()}"

@@ -66,11 +66,6 @@ class Machine:
         return (self.sockets * self.llcs_per_socket * self.cores_per_llc
                 * self.threads_per_core)
 
-    @property
-    def needs_smp_cache(self):
-        """Whether QEMU must be told which cores share an L2, which needs version 10."""
-        return self.cores_per_l2 > 1
-
     def apic_id_last(self):
         """The highest APIC id. Each level takes whole bits of it, so a size that is not a power of two
         leaves a gap."""
@@ -85,7 +80,8 @@ class Machine:
         of the default."""
         smp = f"{self.cpus},sockets={self.sockets},dies={self.llcs_per_socket}"
         machine = "q35"
-        if self.needs_smp_cache:
+        if self.cores_per_l2 > 1:
+            # Which cores share an L2, QEMU can be told from version 10 on.
             smp += f",modules={self.cores_per_llc // self.cores_per_l2}"
             smp += f",cores={self.cores_per_l2}"
             machine += ",smp-cache.0.cache=l2,smp-cache.0.topology=module"
