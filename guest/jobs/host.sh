@@ -10,9 +10,7 @@
 LONG="NOISY=1 FULL=1 FEATURES=SIS_FAST WORKLOADS=hackbench/threads-pipe-2"
 
 say() {
-	while IFS= read -r line; do
-		echo "# $line"
-	done
+	sed 's/^/# /' /tmp/out
 }
 
 features() {
@@ -53,7 +51,7 @@ begin() {
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execvp("./run", ["./run"] + sys.argv[1:])' $LONG > /tmp/out 2>&1 &
 	host=$!
-	wait_until 120 measures_or_ended && measures || { say < /tmp/out; return 1; }
+	wait_until 120 measures_or_ended && measures || { say; return 1; }
 }
 
 # ended_by SIGNAL: whether a run that is ended by the signal restores the features.
@@ -64,13 +62,13 @@ ended_by() {
 	echo "# status $?"
 	wait_until 120 all_gone
 	status=$?
-	say < /tmp/out
+	say
 	return $status
 }
 
 refuses() {
 	./run "$@" > /tmp/out 2>&1 && return 1
-	say < /tmp/out
+	say
 	is_as_before && ! grep -q Traceback /tmp/out
 }
 
@@ -80,7 +78,7 @@ measures_and_ends() {
 		"STATES=$both;tolerant:llc_balancing/aggr_tolerance=100" \
 		'WORKLOADS=hackbench/threads-pipe-2 hackbench/threads-sockets-2' > /tmp/out 2>&1
 	status=$?
-	say < /tmp/out
+	say
 	for file in results/*/host-*.json; do
 		# One line for each file, so that no other output splits it.
 		tr -d '\n' < "$file" | sed 's/^{/# {"figure": "result",/'

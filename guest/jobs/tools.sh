@@ -80,34 +80,30 @@ if [ -n "$TRACERS" ]; then
 # With trace-cmd: switches, preferences and gates; then, with stacks, what migrates a thread.
 cd /tmp || exit
 trace-cmd record -q -e sched:sched_switch -f "$filter" -e 'sched:sched_cache_*' -f "tgid == $pid" \
-	sh /tmp/again > /tmp/said 2>&1
-sed 's/^/# trace-cmd-said /' /tmp/said
-trace-cmd report > /tmp/trace-cmd 2> /tmp/said
-sed 's/^/# trace-cmd-said /' /tmp/said
+	sh /tmp/again > /tmp/trace-cmd-said 2>&1
+trace-cmd report > /tmp/trace-cmd 2>> /tmp/trace-cmd-said
+sed 's/^/# trace-cmd-said /' /tmp/trace-cmd-said
 grep -q sched_cache_prefer /tmp/trace-cmd
 result trace-cmd $?
 
 trace-cmd record -q -T -e sched:sched_migrate_task -f "pid == $tid" -e sched:sched_cache_move \
-	-f "pid == $tid" sh /tmp/move "$tid" > /tmp/said 2>&1
-sed 's/^/# trace-cmd-said /' /tmp/said
-trace-cmd report > /tmp/moved 2> /tmp/said
-sed 's/^/# trace-cmd-said /' /tmp/said
+	-f "pid == $tid" sh /tmp/move "$tid" > /tmp/trace-cmd-said 2>&1
+trace-cmd report > /tmp/moved 2>> /tmp/trace-cmd-said
+sed 's/^/# trace-cmd-said /' /tmp/trace-cmd-said
 grep -q "sched_migrate_task:.* pid=$tid " /tmp/moved
 result moved $?
 
 perf record -q -a -e 'sched:sched_switch' --filter "$filter" -e 'sched:sched_cache_*' \
-	--filter "tgid == $pid" -o /tmp/perf.data -- sh /tmp/again > /tmp/said 2>&1
-sed 's/^/# perf-said /' /tmp/said
-perf script -i /tmp/perf.data > /tmp/perf 2> /tmp/said
-sed 's/^/# perf-said /' /tmp/said
+	--filter "tgid == $pid" -o /tmp/perf.data -- sh /tmp/again > /tmp/perf-said 2>&1
+perf script -i /tmp/perf.data > /tmp/perf 2>> /tmp/perf-said
+sed 's/^/# perf-said /' /tmp/perf-said
 grep -q sched_cache_prefer /tmp/perf
 result perf $?
 
 perf record -q -a -g -e sched:sched_migrate_task --filter "pid == $tid" -o /tmp/perf.data \
-	-- sh /tmp/move "$tid" > /tmp/said 2>&1
-sed 's/^/# perf-said /' /tmp/said
-perf script -i /tmp/perf.data > /tmp/perf-moved 2> /tmp/said
-sed 's/^/# perf-said /' /tmp/said
+	-- sh /tmp/move "$tid" > /tmp/perf-said 2>&1
+perf script -i /tmp/perf.data > /tmp/perf-moved 2>> /tmp/perf-said
+sed 's/^/# perf-said /' /tmp/perf-said
 grep -q "sched_migrate_task:.* pid=$tid " /tmp/perf-moved
 result perf-moved $?
 fi
