@@ -24,6 +24,7 @@ from kit import settings
 from kit.host import facts, knobs, measure, portable, workloads
 from kit.process import Error
 from kit.results import store
+from kit.trials.programs import libraries
 from kit.vm import guest, kernel, ktap, machine
 
 SHAPE = facts.Shape(16, 8)
@@ -688,12 +689,7 @@ def python_files(directory, others=()):
     for name in ("_contextvars", "_ctypes", "_decimal"):
         found = next(extension.glob(f"{name}.cpython*.so"))
         programs[f"usr/lib/python{sysconfig.get_python_version()}/lib-dynload/{found.name}"] = found
-    files = programs | {f"usr/lib/{archive.name}": archive}
-    for program in programs.values():
-        out = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-        for path in re.findall(r"(/\S+) \(0x", out):
-            files[path.lstrip("/")] = Path(path)
-    return files
+    return programs | {f"usr/lib/{archive.name}": archive} | libraries(programs.values())
 
 
 @pytest.mark.boot

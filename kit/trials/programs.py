@@ -5,6 +5,7 @@ selftests of the kernel itself, with the libraries that they need.
 guest/torture/programs.c runs them, by a list in the guest.
 """
 
+import re
 import shutil
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def files(which):
         if not (selftests / name).exists():
             raise Error(f"the kernel of BUILD={which} has no selftest {name}: SELFTESTS in kit/trials/programs.py has it")
     programs = [path for name, path in found.items() if name != "programs/list"]
-    return found | {str(path).lstrip("/"): path for path in _libraries(programs)}
+    return found | libraries(programs)
 
 
 def _program(name):
@@ -84,9 +85,7 @@ def _selftests(which, out):
     return initramfs.install_selftests(which, out, TARGETS, (f"KHDR_INCLUDES=-isystem {out}/headers/usr/include",))
 
 
-def _libraries(programs):
-    """The libraries that dynamic programs need, where the dynamic linker looks for them."""
-    found = set()
-    for line in sh(["ldd", *programs], capture=True).out.splitlines():
-        found |= {word for word in line.split() if word.startswith("/") and not word.endswith(":")}
-    return sorted(map(Path, found))
+def libraries(programs):
+    """The libraries that dynamic programs need, as files() gives its own."""
+    found = set(re.findall(r"(?<!\S)(/\S+) \(0x", sh(["ldd", *programs], capture=True).out))
+    return {path.lstrip("/"): Path(path) for path in sorted(found)}
