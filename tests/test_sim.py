@@ -5,7 +5,6 @@ repeats exactly; and the tables made of its figures."""
 import copy
 import os
 import subprocess
-import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -261,13 +260,6 @@ def test_same_seed_gives_the_same_and_another_does_not(built):
               if 1 << 40 < int(address, 16) < symbols.KERNEL_HALF} for region in (shared, differently)]
     print(f"pages of processes: {len(pages[0])} and {len(pages[1])}, both: {len(pages[0] & pages[1])}")
     assert all(pages) and len(pages[0] & pages[1]) < min(map(len, pages)) / 2
-
-
-def test_stopped_run_ends(built):
-    stop = threading.Event()
-    stop.set()
-    with pytest.raises(Error, match="the run was stopped"):
-        simulate.run(SMALL, STATE, [PING_PONG], 1, stop=stop)
 
 
 def test_state_that_the_kernel_does_not_take_is_an_error(built):
