@@ -4,6 +4,7 @@
 import importlib.machinery
 import importlib.util
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -33,8 +34,25 @@ def tool(name):
     return module
 
 
+def call(*words, check=False, **options):
+    """Run a program and print what it says; the finished process. options: as of subprocess.run()."""
+    done = subprocess.run(words, capture_output=True, text=True, **{"timeout": 300, **options})
+    print(done.stdout, done.stderr)
+    if check:
+        done.check_returncode()
+    return done
+
+
+def script(path, text):
+    """Make a shell script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
 def wait_for(condition, seconds=300):
-    """Wait until a condition holds. By default it may take long: a process on a busy host may have no turn for a while."""
+    """Wait until a condition holds. By default it may take long: a process on a busy host may have no turn for long."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

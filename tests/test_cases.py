@@ -2,12 +2,12 @@
 """make cases without guests: its table, what must hold, and when it holds, fails, or is not told."""
 
 import re
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from here import call
 from kit import settings
 from kit.paths import GUEST
 from kit.process import Error
@@ -47,11 +47,8 @@ SMALL = ("frame 2 2 16", "collector 2 2 50 10", "pool 1 2 1 2", "instances 2 1 1
 def test_the_program_measures_what_it_is_asked_for(tmp_path):
     """On this host: each case ends well, and prints finite figures, however busy the host is."""
     program = initramfs.compiled(GUEST / "cases", tmp_path)
-
-    def run(words):
-        return subprocess.run([program, "1000", *words.split()], capture_output=True, text=True, timeout=120, check=False)
     with ThreadPoolExecutor(4) as pool:
-        done = dict(zip(SMALL, pool.map(run, SMALL)))
+        done = dict(zip(SMALL, pool.map(lambda words: call(program, "1000", *words.split()), SMALL)))
     assert not {words: one.stderr for words, one in done.items() if one.returncode}
     for words, one in done.items():
         [figures] = [line for line in one.stdout.splitlines() if line.startswith('# {"figure": "case"')]
@@ -60,7 +57,7 @@ def test_the_program_measures_what_it_is_asked_for(tmp_path):
 
 def test_an_unknown_word_is_refused(tmp_path):
     program = initramfs.compiled(GUEST / "cases", tmp_path)
-    done = subprocess.run([program, "100", *"model 2 4 rubbish".split()], capture_output=True, text=True, check=False)
+    done = call(program, "100", *"model 2 4 rubbish".split())
     assert done.returncode == 2 and not done.stdout
 
 

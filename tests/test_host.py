@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from here import gone, named, wait_for
+from here import call, gone, named, script, wait_for
 from kit import settings
 from kit.host import facts, knobs, measure, portable, workloads
 from kit.process import Error
@@ -532,11 +532,8 @@ def test_tbench(tmp_path, monkeypatch):
     """With stand-ins: the server is started before the clients and ended after them, and a client
     that fails is a failure."""
     log = tmp_path / "log"
-    for name, text in {"tbench_srv": f"echo server >> {log}; exec sleep 1000",
-                       "tbench": f"echo clients $* >> {log}; echo 'Throughput 5 MB/sec'; "
-                                 f"exit $(cat {tmp_path}/status)"}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+    script(tmp_path / "tbench_srv", f"echo server >> {log}; exec sleep 1000")
+    script(tmp_path / "tbench", f"echo clients $* >> {log}; echo 'Throughput 5 MB/sec'; exit $(cat {tmp_path}/status)")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     one = next(one for one in workloads.every(SHAPE, TINY, "p") if one.name == "tbench/4")
     host = measure.Host({"as it is": []}, SHAPE, True)
@@ -625,15 +622,10 @@ def test_directory_is_for_old_pythons(tmp_path):
 def test_directory_runs_without_numpy(tmp_path):
     """Run the copied directory with a python that has no other packages."""
     portable.pack(tmp_path / "bench")
-    python = tmp_path / "python"
-    for program, text in ((python, f'exec {sys.executable} -S "$@"'), (tmp_path / "hackbench", "echo Time: 0.25")):
-        program.write_text(f"#!/bin/sh\n{text}\n")
-        program.chmod(0o755)
-    done = subprocess.run([tmp_path / "bench/run", "SHORT=1", "AS_IS=1", "NOISY=1", "NAME=here",
-                           "WORKLOADS=hackbench/4x"],
-                          capture_output=True, text=True, cwd="/", check=False,
-                          env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": str(python)})
-    print(done.stdout, done.stderr)
+    python = script(tmp_path / "python", f'exec {sys.executable} -S "$@"')
+    script(tmp_path / "hackbench", "echo Time: 0.25")
+    done = call(tmp_path / "bench/run", "SHORT=1", "AS_IS=1", "NOISY=1", "NAME=here", "WORKLOADS=hackbench/4x", cwd="/",
+                env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": str(python)})
     assert done.returncode == 0 and "These are medians" in done.stdout
     [path] = (tmp_path / "bench/results/here").glob("host-*.json")
     found = store.load(path)
@@ -650,14 +642,9 @@ def test_directory_with_something_else_in_it(tmp_path):
 def test_usage(tmp_path):
     """The copied directory lists its settings, and refuses any other name."""
     portable.pack(tmp_path)
-
-    def run(argument):
-        return subprocess.run([tmp_path / "run", argument], capture_output=True, text=True,
-                              check=False)
-    shown = run("--help")
-    print(shown.stdout)
+    shown = call(tmp_path / "run", "--help")
     assert shown.returncode == 0 and "AS_IS=" in shown.stdout and "SEEDS=" not in shown.stdout
-    done = run("SEEDS=3")
+    done = call(tmp_path / "run", "SEEDS=3")
     assert done.returncode == 1 and "bench-host does not take this setting" in done.stderr
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from here import tool
+from here import call, script, tool
 from kit.paths import ROOT
 
 TOOL = ROOT / "tools/llcctl"
@@ -175,9 +175,7 @@ def test_without_permission(host, monkeypatch, uid, says):
 
 def run(top, *args, **options):
     """Run the program on a made-up debugfs: (status, stdout, stderr)."""
-    done = subprocess.run([sys.executable, TOOL, *args], capture_output=True, text=True, timeout=60,
-                          env=os.environ | {"SCHED_DEBUGFS": str(top / "sched")}, **options)
-    print(done.stdout, done.stderr)
+    done = call(sys.executable, TOOL, *args, env=os.environ | {"SCHED_DEBUGFS": str(top / "sched")}, **options)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -401,9 +399,8 @@ def test_watch_of_a_group(host, monkeypatch):
 def systemctl(host, monkeypatch):
     """A function that sets what systemctl prints, and with which status it ends."""
     def answer(text, status=0):
-        host.write("bin/systemctl", f"#!/bin/sh\necho \"$@\" > {host.top}/asked\ncat << END\n{text}\nEND\n"
-                                    f"echo trouble >&2; exit {status}\n")
-        (host.top / "bin/systemctl").chmod(0o755)
+        script(host.top / "bin/systemctl", f"echo \"$@\" > {host.top}/asked\ncat << END\n{text}\nEND\n"
+                                           f"echo trouble >&2; exit {status}")
     monkeypatch.setenv("PATH", f"{host.top}/bin:{os.environ['PATH']}")
     return answer
 
@@ -567,11 +564,10 @@ def test_suggest_on_this_host(host):
     alone = host.top / "bin/llcctl"
     alone.parent.mkdir()
     shutil.copy(TOOL, alone)
-    done = subprocess.run([sys.executable, alone, "suggest"], capture_output=True, text=True, timeout=60,
-                          env=os.environ | {"PATH": str(host.top)})
+    done = call(sys.executable, alone, "suggest", env=os.environ | {"PATH": str(host.top)})
     assert done.returncode == 1 and "suggest needs llcstat in" in done.stderr and "Traceback" not in done.stderr
     (host.top / "bin/llcstat").write_text("raise SystemExit(3)\n")
-    done = subprocess.run([sys.executable, alone, "suggest"], capture_output=True, text=True, timeout=60)
+    done = call(sys.executable, alone, "suggest")
     assert done.returncode == 1 and "llcstat failed with status 3" in done.stderr
 
 
@@ -691,8 +687,8 @@ def test_no_tracefs(host):
 def test_sched_settings_sets_advise_at_boot(host):
     host.write("conf", "llc_balancing/enabled=advise\n")
     host.write("sched/llc_balancing/enabled", "always\n")
-    done = subprocess.run(["/bin/sh", ROOT / "tools/sched-settings", host.top / "conf"], capture_output=True, text=True,
-                          env=os.environ | {"SCHED_DEBUGFS": str(host.top / "sched")})
+    done = call("/bin/sh", ROOT / "tools/sched-settings", host.top / "conf",
+                env=os.environ | {"SCHED_DEBUGFS": str(host.top / "sched")})
     assert (done.returncode, done.stderr) == (0, "") and llcctl.mode_of_host() == "advise"
 
 
@@ -701,10 +697,8 @@ def test_sched_ab_takes_the_command_that_is_suggested(host):
     found, _ = llcctl.suggestions(seen_of(), Counter())
     command = found[0][2].split()
     assert command[-1] == "COMMAND"
-    done = subprocess.run([sys.executable, ROOT / "tools" / command[0], "-n", "1", "-d", host.top / "out",
-                           *command[1:-1], "true"], env=os.environ | {"SCHED_DEBUGFS": str(host.top / "sched")},
-                          capture_output=True, text=True, timeout=60)
-    print(done.stdout, done.stderr)
+    done = call(sys.executable, ROOT / "tools" / command[0], "-n", "1", "-d", host.top / "out", *command[1:-1], "true",
+                env=os.environ | {"SCHED_DEBUGFS": str(host.top / "sched")})
     assert done.returncode == 0 and (host.top / "out/on-2.txt").exists()
 
 

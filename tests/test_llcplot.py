@@ -5,13 +5,12 @@ guest."""
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from here import named, tool
+from here import call, named, tool
 from kit.paths import ROOT
 from kit.vm import guest, kernel, ktap, machine
 from test_host import python_files
@@ -92,15 +91,14 @@ def test_picture(tmp_path):
     """Bands, marks and title are in it, and the same trace gives the same file."""
     (tmp_path / "trace").write_text("\n".join(trace("trace-cmd")))
     args = [sys.executable, TOOL, tmp_path / "trace", look(tmp_path / "look")]
-    done = subprocess.run([*args, tmp_path / "a.svg"], check=True, capture_output=True, text=True)
-    print(done.stdout)
+    done = call(*args, tmp_path / "a.svg", check=True)
     assert "1.000 s; threads at a time: 1.00 in LLC 0, 0.60 in LLC 1," in done.stdout
     text = (tmp_path / "a.svg").read_text()
     for words in ("LLC 0", "LLC 1", "preferred", "gate: footprint", "gate open", "work (10)"):
         assert f">{words}<" in text, words
     # Nothing happened there.
     assert "LLC 2" not in text
-    subprocess.run([*args, tmp_path / "b.svg", "--title", "work (10)"], check=True, capture_output=True)
+    call(*args, tmp_path / "b.svg", "--title", "work (10)", check=True)
     assert (tmp_path / "b.svg").read_text() == text
 
 
@@ -113,8 +111,7 @@ def test_errors(tmp_path):
                        (("trace", "bad"), "is not what llcstat"), (("trace", "trace"), "is not what llcstat"),
                        (("none", good), "No such file"),
                        (("trace", look(tmp_path / "other", 20, [20])), "no thread of process 20")):
-        done = subprocess.run([sys.executable, TOOL, *args, "x.svg"], cwd=tmp_path, capture_output=True,
-                              text=True)
+        done = call(sys.executable, TOOL, *args, "x.svg", cwd=tmp_path)
         assert done.returncode == 1 and says in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "x.svg").exists()
 
@@ -154,9 +151,7 @@ def test_recipes_in_the_guest(tmp_path, tracers):
     (tmp_path / "look").write_text(said["look"])
     for name in ("tracefs", "trace-cmd", "perf") if tracers else ("tracefs",):
         (tmp_path / name).write_text(said[name])
-        done = subprocess.run([sys.executable, TOOL, tmp_path / name, tmp_path / "look",
-                               tmp_path / f"{name}.svg"], check=True, capture_output=True, text=True)
-        print(done.stdout)
+        done = call(sys.executable, TOOL, tmp_path / name, tmp_path / "look", tmp_path / f"{name}.svg", check=True)
         total = sum(map(float, re.findall(r"([\d.]+) in LLC", done.stdout)))
         assert 2 < total < 3.1
         assert ">preferred<" in Path(tmp_path / f"{name}.svg").read_text()

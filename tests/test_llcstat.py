@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from here import named, tool
+from here import call, named, tool
 from kit.paths import ROOT
 from kit.vm import guest, kernel, ktap, machine
 from test_host import python_files
@@ -62,9 +62,7 @@ def replaced(old, new):
 # ---- the patched kernel ----
 
 def test_json_has_the_same():
-    done = subprocess.run([sys.executable, TOOL, "--json", "--from", RECORDED / "llcstat-6.12.txt"],
-                          check=True, capture_output=True, text=True)
-    seen = json.loads(done.stdout)
+    seen = json.loads(call(sys.executable, TOOL, "--json", "--from", RECORDED / "llcstat-6.12.txt", check=True).stdout)
     assert seen["features"]["SCHED_CACHE"] is True and seen["features"]["SIS_FAST"] is False
     large = of(seen, LARGE)
     assert large["gates"] == {"footprint": 2} and large["limit"] == (16 << 20) * 7 // 8
@@ -212,11 +210,9 @@ def test_line(ticks, llcs, says, monkeypatch):
 
 
 def test_line_of_this_machine():
-    done = subprocess.run([sys.executable, TOOL, "--line", "--watch", "0.1"], check=True, capture_output=True,
-                          text=True)
+    done = call(sys.executable, TOOL, "--line", "--watch", "0.1", check=True)
     assert re.fullmatch(r"llcstat: .* gain.*; \d+ of \d+ busy processes .*; Linux \S+\n", done.stdout)
-    done = subprocess.run([sys.executable, TOOL, "--line", "--from", RECORDED / "llcstat-6.12.txt"],
-                          capture_output=True, text=True)
+    done = call(sys.executable, TOOL, "--line", "--from", RECORDED / "llcstat-6.12.txt")
     assert done.returncode == 1 and "needs a running kernel" in done.stderr
 
 
@@ -338,8 +334,7 @@ def test_no_caches_in_sysfs():
 
 def test_recording_shows_the_same(tmp_path):
     path = tmp_path / "recording"
-    live, again = (subprocess.run([sys.executable, TOOL, option, path], check=True, capture_output=True,
-                                  text=True).stdout for option in ("--record", "--from"))
+    live, again = (call(sys.executable, TOOL, option, path, check=True).stdout for option in ("--record", "--from"))
     assert live == again and "LLC" in live
 
 
@@ -351,14 +346,13 @@ def test_recording_shows_the_same(tmp_path):
     (["--from", str(TOOL), "--watch"], 1, "needs a running kernel"),
     (["--record", "/nowhere/x"], 1, "No such file")])
 def test_bad_arguments(args, status, says):
-    done = subprocess.run([sys.executable, TOOL, *args], capture_output=True, text=True, timeout=60)
+    done = call(sys.executable, TOOL, *args)
     assert (done.returncode, done.stdout) == (status, "") and says in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_reader_that_ends():
-    done = subprocess.run(["sh", "-c", f"{sys.executable} {TOOL} | true"], capture_output=True, text=True, timeout=60)
-    assert done.stderr == ""
+    assert call("sh", "-c", f"{sys.executable} {TOOL} | true").stderr == ""
 
 
 def test_docs_show_what_it_prints():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from here import call
 from kit.paths import ROOT
 from kit.process import Error
 from kit.sim import costs
@@ -393,10 +394,7 @@ def test_model_stands_alone(tmp_path):
     """It has no variables that two models would share, and needs nothing of QEMU or the clock."""
     subprocess.run(["gcc", "-O2", "-c", "-o", tmp_path / "caches.o", SOURCES / "caches.c"],
                    check=True, timeout=120)
-    said = subprocess.run(["nm", tmp_path / "caches.o"], text=True, capture_output=True, timeout=60,
-                          check=True).stdout
-    symbols = [line.split()[-2:] for line in said.splitlines()]
-    print(*symbols, sep="\n")
+    symbols = [line.split()[-2:] for line in call("nm", tmp_path / "caches.o", check=True).stdout.splitlines()]
     assert not [name for kind, name in symbols if kind in "bBdDC"]
     assert {name for kind, name in symbols if kind == "U"} <= {
         "calloc", "free", "mmap", "munmap", "memcpy", "memmove", "memset", "__stack_chk_fail"}

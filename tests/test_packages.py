@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from here import call, script
 from kit import __main__ as main
 from kit import process, settings
 from kit.commands import COMMANDS
@@ -45,9 +46,7 @@ def packages_of(*commands):
 def make(*words):
     """Run make in the repository, free of what is above it."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "DEPS", "PYTHON"))}
-    done = subprocess.run(["make", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    print(done.stdout, done.stderr)
-    return done
+    return call("make", *words, cwd=ROOT, env=env)
 
 
 @pytest.fixture
@@ -63,12 +62,11 @@ def system(tmp_path):
             (path / name).symlink_to(f"/usr/bin/{name}")
         scripts = {
             "dpkg-query": "".join(f"echo installed {name}\n" for name in installed)
-                          + "echo not-installed bc\nexit 1\n",
+                          + "echo not-installed bc\nexit 1",
             "apt-get": f'echo "$@" >> {tmp_path}/calls\ncase " $* " in *" {fails} "*) exit 100;; esac\n',
             "sudo": 'exec "$@"\n'}
         for name in programs:
-            (path / name).write_text("#!/bin/sh\n" + scripts[name])
-            (path / name).chmod(0o755)
+            script(path / name, scripts[name])
         stdin = subprocess.DEVNULL
         if typed is not None:
             keyboard, stdin = pty.openpty()

@@ -3,12 +3,12 @@
 
 import os
 import re
-import subprocess
 import sys
 
 import numpy
 import pytest
 
+from here import call
 from kit.pages import report
 from kit.paths import ROOT
 from kit.process import Error, git
@@ -189,9 +189,8 @@ def test_pages_are_the_same_on_every_processor(tmp_path):
     found = []
     for name, features in (("here", {}), ("old", OLD)):
         save(tmp_path / name, result)
-        done = subprocess.run([sys.executable, "-c", "import sys; from kit.pages import report; report.write(sys.argv[1])",
-                               tmp_path / name], cwd=ROOT, env=os.environ | features, check=True, capture_output=True, text=True)
-        print(done.stderr)
+        call(sys.executable, "-c", "import sys; from kit.pages import report; report.write(sys.argv[1])",
+             tmp_path / name, cwd=ROOT, env=os.environ | features, check=True)
         found.append((tmp_path / name / report.PAGE).read_text())
     assert found[0] == found[1]
 

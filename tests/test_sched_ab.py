@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from here import gone, wait_for
+from here import call, gone, wait_for
 from kit.paths import ROOT
 
 TOOL = ROOT / "tools/sched-ab"
@@ -24,9 +24,8 @@ def ab(tmp_path):
     (tmp_path / "features").write_text(BEFORE)
 
     def run(*args):
-        done = subprocess.run([sys.executable, TOOL, "-d", tmp_path / "out", *args], capture_output=True, text=True,
-                              env=os.environ | {"SCHED_DEBUGFS": str(tmp_path)}, timeout=60)
-        print(done.stdout, done.stderr)
+        done = call(sys.executable, TOOL, "-d", tmp_path / "out", *args,
+                    env=os.environ | {"SCHED_DEBUGFS": str(tmp_path)})
         return done.returncode, done.stdout, done.stderr
     run.path, run.out = tmp_path / "features", tmp_path / "out"
     run.written = lambda: run.path.read_text().removeprefix(BEFORE).split()
@@ -121,7 +120,6 @@ def test_a_signal_at_the_start_of_the_command_ends_it(tmp_path):
     (tmp_path / "features").write_text(BEFORE)
     for number in range(10):
         out = tmp_path / str(number)
-        done = subprocess.run([sys.executable, TOOL, "-d", out, "SIS_FAST", "--", "sh", "-c",
-                               "echo $$; kill -TERM $PPID; exec sleep 600"],
-                              env=os.environ | {"SCHED_DEBUGFS": str(tmp_path)}, timeout=60)
+        done = call(sys.executable, TOOL, "-d", out, "SIS_FAST", "--", "sh", "-c",
+                    "echo $$; kill -TERM $PPID; exec sleep 600", env=os.environ | {"SCHED_DEBUGFS": str(tmp_path)})
         assert done.returncode == 128 + signal.SIGTERM and gone((out / "off-1.txt").read_text().strip())

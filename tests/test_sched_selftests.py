@@ -2,10 +2,10 @@
 """tools/sched-selftests on a made-up source, whose makefile prints what the runner of selftests prints."""
 
 import os
-import subprocess
 
 import pytest
 
+from here import call
 from kit.paths import ROOT
 
 TOOL = ROOT / "tools/sched-selftests"
@@ -43,9 +43,8 @@ def selftests(tmp_path):
         (tests / "printed").write_text(printed)
         (tests / "Makefile").write_text(
             f"run_tests:\n\t@test -d $(O) && test $(TARGETS) = sched && cat printed && exit {status}\n")
-        done = subprocess.run([TOOL, source], capture_output=True, text=True, cwd=tmp_path, timeout=60,
-                              env=os.environ | {"SCHED_DEBUGFS": str(tmp_path / "sched"), "TMPDIR": str(temporary)})
-        print(done.stdout, done.stderr)
+        done = call(TOOL, source, cwd=tmp_path,
+                    env=os.environ | {"SCHED_DEBUGFS": str(tmp_path / "sched"), "TMPDIR": str(temporary)})
         assert not list(temporary.iterdir())
         return done.returncode, done.stdout.rstrip("\n"), done.stderr
     run.path = tmp_path

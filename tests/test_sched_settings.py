@@ -5,10 +5,10 @@ tests/test_llcplot.py)."""
 import os
 import re
 import shutil
-import subprocess
 
 import pytest
 
+from here import call
 from kit.paths import ROOT
 
 TOOL = ROOT / "tools/sched-settings"
@@ -31,9 +31,7 @@ def apply(tmp_path):
     def run(text, debugfs=sched):
         path = tmp_path / "conf"
         path.write_text(text)
-        done = subprocess.run(["/bin/sh", TOOL, path], capture_output=True, text=True,
-                              env=os.environ | {"SCHED_DEBUGFS": str(debugfs), "LC_ALL": "C"})
-        print(done.stdout, done.stderr)
+        done = call("/bin/sh", TOOL, path, env=os.environ | {"SCHED_DEBUGFS": str(debugfs), "LC_ALL": "C"})
         return done.returncode, done.stdout, done.stderr.replace(f"{path}:", "")
     run.sched = sched
     return run
@@ -88,14 +86,14 @@ def test_a_line_that_may_fail(apply):
 def test_no_debugfs_or_file(apply, tmp_path):
     status, _, err = apply("features=SIS_FAST\n", tmp_path / "none")
     assert status == 1 and "is debugfs mounted" in err
-    done = subprocess.run(["/bin/sh", TOOL, tmp_path / "none"], capture_output=True, text=True)
+    done = call("/bin/sh", TOOL, tmp_path / "none")
     assert done.returncode == 1 and "cannot read" in done.stderr
-    assert subprocess.run(["/bin/sh", TOOL, "a", "b"], capture_output=True).returncode == 2
+    assert call("/bin/sh", TOOL, "a", "b").returncode == 2
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help(option):
-    done = subprocess.run(["/bin/sh", TOOL, option], capture_output=True, text=True)
+    done = call("/bin/sh", TOOL, option)
     assert (done.returncode, done.stderr) == (0, "") and "A line is NAME=VALUE" in done.stdout
 
 
@@ -117,8 +115,7 @@ def test_unit(tmp_path):
 
     def verify():
         # Without --user it makes a directory in /run, where systemd is installed and does not run.
-        return subprocess.run(["systemd-analyze", "--user", "verify", unit], capture_output=True, text=True,
-                              env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}, check=False)
+        return call("systemd-analyze", "--user", "verify", unit, env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)})
 
     done = verify()
     assert (done.returncode, done.stderr) == (0, "")

@@ -2,11 +2,11 @@
 """The table of settings: what is refused, and that nothing reads the environment past it."""
 
 import re
-import subprocess
 import sys
 
 import pytest
 
+from here import call
 from kit import settings
 from kit.paths import DEFAULT, ROOT, Series
 from kit.process import Error
@@ -14,8 +14,7 @@ from kit.process import Error
 
 def kit(*args, **env):
     """Run the command line in a process of its own, with few variables of the environment."""
-    return subprocess.run([sys.executable, "-m", "kit", *args], cwd=ROOT, capture_output=True,
-                          text=True, check=False, env={"PATH": "/usr/bin:/bin", **env})
+    return call(sys.executable, "-m", "kit", *args, cwd=ROOT, env={"PATH": "/usr/bin:/bin", **env})
 
 
 @pytest.mark.parametrize("args, env, says", [
@@ -39,7 +38,6 @@ def kit(*args, **env):
 ])
 def test_refused(args, env, says, tmp_path):
     done = kit(*args, KIT_BUILD=str(tmp_path), **env)
-    print(done.stderr)
     assert done.returncode == 1 and says in done.stderr and "Traceback" not in done.stderr
     # Nothing is made for a series that does not exist.
     assert not list(tmp_path.glob("9.9*"))
@@ -49,16 +47,13 @@ def test_what_make_was_given():
     """Names from MAKEFLAGS, as GNU make writes it; a value may contain what looks like a setting."""
     assert settings.given("w -- SEED=20 STATES=a:b=1\\ c=2 NAME=x") == ["SEED", "STATES", "NAME"]
     assert settings.given("w --no-print-directory") == [] and settings.given("") == []
-    done = subprocess.run(["make", "--no-print-directory", "-f", "-", "SEED=20", "NAME=a b=c"],
-                          input='all:\n\t@echo "$$MAKEFLAGS"\n', capture_output=True, text=True,
-                          check=True)
-    print(done.stdout)
+    done = call("make", "--no-print-directory", "-f", "-", "SEED=20", "NAME=a b=c",
+                input='all:\n\t@echo "$$MAKEFLAGS"\n', check=True)
     assert sorted(settings.given(done.stdout.strip())) == ["NAME", "SEED"]
 
 
 def test_each_command_lists_its_settings():
     shown = kit("sim", "--help").stdout
-    print(shown)
     assert "SEEDS=" in shown and "PROFILE=" not in shown
     table = kit("settings").stdout
     assert all(f"  {setting.name}=" in table for setting in settings.SETTINGS)
@@ -89,8 +84,6 @@ def test_each_series_has_results_of_its_own():
 @pytest.mark.parametrize("build", [".", str(ROOT.parent), "/"])
 def test_build_directory_around_the_repository(build):
     """make distclean removes results/ and machines/ below KIT_BUILD."""
-    done = subprocess.run(["make", "-n", "distclean", f"KIT_BUILD={build}"], cwd=ROOT,
-                          capture_output=True, text=True, check=False)
-    print(done.stderr)
+    done = call("make", "-n", "distclean", f"KIT_BUILD={build}", cwd=ROOT)
     assert done.returncode and "is the repository or a directory above it" in done.stderr
     assert "rm -rf" not in done.stdout

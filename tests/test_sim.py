@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from here import BUILD, SERIES, named
+from here import BUILD, SERIES, call, named
 from kit import settings
 from kit.paths import GUEST
 from kit.process import Error
@@ -281,18 +281,16 @@ def start(accel, change):
     system_map = "".join(f"{number:x} T {name}\n" for number, name in enumerate(simulate.HOOKS.values(), 1))
     chosen = simulate.options(SMALL, system_map, 1, 20) | {"out": "/dev/null"} | change
     text = ",".join([str(simulate.plugin(BUILD)), *(f"{k}={v}" for k, v in chosen.items() if v is not None)])
-    done = subprocess.run([*program.command, *SMALL.qemu_args(simulate.cpu_model(SMALL)), "-accel", accel,
-                           "-nodefaults", "-display", "none", "-no-reboot", "-plugin", text, "-S",
-                           "-monitor", "stdio"], input="quit\n", capture_output=True, text=True,
-                          timeout=60, check=False, env=dict(program.env))
+    done = call(*program.command, *SMALL.qemu_args(simulate.cpu_model(SMALL)), "-accel", accel, "-nodefaults",
+                "-display", "none", "-no-reboot", "-plugin", text, "-S", "-monitor", "stdio", input="quit\n",
+                env=dict(program.env))
     return done.returncode, done.stderr
 
 
 @pytest.mark.boot
 def test_plugin_starts():
-    status, said = start("tcg,thread=single", {})
-    print(said)
-    assert status == 0 and "sim: " not in said
+    status, text = start("tcg,thread=single", {})
+    assert status == 0 and "sim: " not in text
 
 
 @pytest.mark.boot
@@ -306,9 +304,8 @@ def test_plugin_starts():
     ("tcg,thread=single", {"out": "/no/such/directory/out"}, "cannot open /no/such/directory/out"),
 ])
 def test_plugin_refuses(accel, change, says):
-    status, said = start(accel, change)
-    print(said)
-    assert status == 1 and "sim: " in said and says in said
+    status, text = start(accel, change)
+    assert status == 1 and "sim: " in text and says in text
 
 
 @pytest.mark.parametrize("version", ["11.1.3", "9.2.0", "10.1.0"])

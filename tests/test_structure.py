@@ -6,11 +6,11 @@ import ast
 import fnmatch
 import graphlib
 import shutil
-import subprocess
 import sys
 
 import pytest
 
+from here import call
 from kit import process
 from kit.commands import COMMANDS
 from kit.host import portable
@@ -109,5 +109,5 @@ def test_tools_need_nothing_but_python(name):
                                   *sorted((ROOT / "guest/debian").glob("*.sh"))], ids=lambda path: path.name)
 def test_shellcheck(path):
     assert shutil.which("shellcheck"), "make deps TIERS=test installs it"
-    done = subprocess.run(["shellcheck", "-s", "sh", path], capture_output=True, text=True)
+    done = call("shellcheck", "-s", "sh", path)
     assert (done.returncode, done.stdout) == (0, "")

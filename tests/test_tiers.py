@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from here import call
 from kit import settings, tests
 from kit.paths import ROOT
 from kit.process import Error
@@ -60,10 +61,8 @@ def run(directory, sample, *arguments):
     """Run pytest on a file in a directory that has this directory's conftest.py; its output."""
     shutil.copy(ROOT / "tests/conftest.py", directory)
     (directory / "test_sample.py").write_text(sample)
-    done = subprocess.run([sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider",
-                           f"--rootdir={directory}", *arguments, directory],
-                          cwd=ROOT, capture_output=True, text=True, check=False)
-    print(done.stdout, done.stderr)
+    done = call(sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", f"--rootdir={directory}", *arguments,
+                directory, cwd=ROOT)
     return done.stdout + done.stderr
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from here import call, script
 from kit.paths import ROOT
 from test_docs import commands, wrong
 
@@ -91,10 +92,8 @@ def test_profile_builds_once(profile, tmp_path):
     """The service clones and builds, with the name of the repository as one word, and not again after a reboot."""
     [service] = profile(repository="https://example.org/a b.git").nodes[0].services
     for name in ("sudo", "git", "make", "apt-get"):
-        path = tmp_path / name
-        path.write_text('#!/bin/sh\n' + ('exec "$@"\n' if name == "sudo" else
-                                        f'for word in {name} "$@"; do printf "[%s]" "$word"; done; echo\n'))
-        path.chmod(0o755)
+        script(tmp_path / name, 'exec "$@"' if name == "sudo" else
+               f'for word in {name} "$@"; do printf "[%s]" "$word"; done; echo')
     (tmp_path / "repository").mkdir()
     command = service.named["command"].replace("/mydata", str(tmp_path))
     for _ in range(2):
@@ -131,8 +130,7 @@ def test_hardware_page_is_short_and_its_commands_exist():
     tools = re.findall(r"^    (?:sudo )?(tools/\S+)", text, re.M)
     assert tools == ["tools/llcstat", "tools/sched-ab", "tools/sched-selftests"]
     for tool in tools[:2]:
-        done = subprocess.run([ROOT / tool, "--help"], check=True, capture_output=True, text=True)
-        assert "--line" in done.stdout
+        assert "--line" in call(ROOT / tool, "--help", check=True).stdout
 
 
 def test_two_groups_runs_on_any_host(tmp_path):
@@ -141,14 +139,14 @@ def test_two_groups_runs_on_any_host(tmp_path):
     program = tmp_path / "two_groups"
     subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program, UPSTREAM / "two_groups.c"],
                    check=True)
-    done = subprocess.run([program, "-t", "1", "-k", "64", "-n", "1", "-s", "1"], check=True, capture_output=True, text=True)
+    done = call(program, "-t", "1", "-k", "64", "-n", "1", "-s", "1", check=True)
     figures = re.findall(r"^median (\S+)(?: \d\d %)? +([\d.]+)$", done.stdout, re.M)
     assert [name for name, _ in figures] == ["GB/s", "handoffs/ms", "us", "us"]
     assert all(float(value) > 0 for _, value in figures)
     assert re.search(r"own memory in LLC:threads -?\d+:1; pairs( -?\d+:\d)+$", done.stdout, re.M)
     if not Path("/sys/kernel/debug/sched/llc_balancing/enabled").exists():
-        assert subprocess.run([program, "-x"], capture_output=True).returncode == 1
-    assert subprocess.run([program, "-n", "6", "-x"], capture_output=True).returncode == 2
+        assert call(program, "-x").returncode == 1
+    assert call(program, "-n", "6", "-x").returncode == 2
 
 
 def test_figures_for_grouping_are_those_of_the_results():

@@ -4,13 +4,12 @@ the kit makes of its kinds, its starts and its windows."""
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from here import SERIES, named
+from here import SERIES, call, named, script
 from kit import settings
 from kit.paths import GUEST, ROOT
 from kit.process import Error
@@ -45,8 +44,7 @@ def run(program, *words):
     """Run guest/workload with seed 1, again if a busy host gave its tasks no turn in a window; give the finished
     process."""
     for _ in range(5):
-        done = subprocess.run([program, "1", *map(str, words)], capture_output=True, text=True, timeout=60,
-                              check=False)
+        done = call(program, "1", *map(str, words))
         if "no task has done anything" not in done.stderr:
             break
     return done
@@ -58,7 +56,6 @@ def run(program, *words):
 def test_scale_does_each_kind_and_leaves_no_file(program, kind):
     before = set(Path("/tmp").glob("scale-*"))
     done = run(program, "scale", kind, 2, 1, 5, 400)
-    print(done.stdout, done.stderr)
     assert done.returncode == 0 and float(done.stdout.split()[0]) > 0
     # The name has the process, and another test may run one at the same time.
     assert not [path for path in set(Path("/tmp").glob("scale-*")) - before
@@ -73,7 +70,6 @@ def test_kind_gives_its_figures(program, name):
     workload = workloads.WORKLOADS[name]
     arguments = SHORT[name].replace("FIRST", FIRST).replace("LAST", LAST).split()
     done = run(program, workload.kind, *arguments)
-    print(done.stdout, done.stderr)
     if name in ("cyclic", "pi") and "SCHED_FIFO" in done.stderr:
         pytest.skip("may not use SCHED_FIFO")
     assert done.returncode == 0 and not done.stderr
@@ -86,35 +82,27 @@ def test_kind_gives_its_figures(program, name):
 
 def test_each_window_follows_its_state(program, tmp_path):
     """Before each of three windows, the command is called with the number of the window."""
-    said, script = tmp_path / "said", tmp_path / "between"
-    script.write_text(f"#!/bin/sh\necho $1 >> {said}\n")
-    script.chmod(0o755)
-    done = run(program, "windows=3", "window_ms=200", f"between={script}", "hog", 1, 1, 64, 5, 99999)
-    print(done.stdout, done.stderr)
+    numbers = tmp_path / "numbers"
+    between = script(tmp_path / "between", f"echo $1 >> {numbers}")
+    done = run(program, "windows=3", "window_ms=200", f"between={between}", "hog", 1, 1, 64, 5, 99999)
     # Behind those of runs in which the thread had no turn.
-    assert done.returncode == 0 and said.read_text().split()[-3:] == ["0", "1", "2"]
+    assert done.returncode == 0 and numbers.read_text().split()[-3:] == ["0", "1", "2"]
     assert re.fullmatch(r"([\d.]+ GB/s\n){3}", done.stdout)
-    script.write_text("#!/bin/sh\nexit 3\n")
-    done = run(program, "windows=3", f"between={script}", "hog", 1, 1, 64, 5, 5)
-    print(done.stderr)
-    assert done.returncode == 1 and f"{script} 0 >&2 failed" in done.stderr
+    script(between, "exit 3")
+    done = run(program, "windows=3", f"between={between}", "hog", 1, 1, 64, 5, 5)
+    assert done.returncode == 1 and f"{between} 0 >&2 failed" in done.stderr
 
 
 def test_slice_leaves_the_nice_value(program, tmp_path):
     """A user who is not root may not lower it, and the tests may run under nice."""
-    script = tmp_path / "between"
-    script.write_text("#!/bin/sh\npid=$PPID\n"
-                      "grep -q workload /proc/$pid/comm || pid=$(awk '{print $4}' /proc/$pid/stat)\n"
-                      "awk '{print \"nice\", $19}' /proc/$pid/task/*/stat >&2\n")
-    script.chmod(0o755)
+    between = script(tmp_path / "between", "pid=$PPID\n"
+                     "grep -q workload /proc/$pid/comm || pid=$(awk '{print $4}' /proc/$pid/stat)\n"
+                     "awk '{print \"nice\", $19}' /proc/$pid/task/*/stat >&2")
     nice = min(os.getpriority(os.PRIO_PROCESS, 0) + 1, 19)
     words = SHORT["rr"].replace("client-server", "threads").replace("FIRST", FIRST).replace("LAST", LAST).split()
-    done = subprocess.run(["nice", "-n", "1", program, "1", f"between={script}", "rr", *words],
-                          capture_output=True, text=True, check=False)
-    print(done.stdout, done.stderr)
+    done = call("nice", "-n", "1", program, "1", f"between={between}", "rr", *words)
     assert done.returncode == 0 and done.stderr.split("\n")[1:] == [f"nice {nice}"] * 4 + [""]
-    done = subprocess.run(["nice", "-n", "1", sys.executable, "-m", "kit.host.slice", "1000000", "nice"],
-                          cwd=ROOT, capture_output=True, text=True, check=False)
+    done = call("nice", "-n", "1", sys.executable, "-m", "kit.host.slice", "1000000", "nice", cwd=ROOT)
     assert done.stdout == f"{nice}\n"
 
 
@@ -153,12 +141,11 @@ RR = "rr 1 1 1 1 threads 0 0"
 ])
 def test_bad_arguments_are_refused(program, words, says):
     done = run(program, *words.split())
-    print(done.stderr)
     assert done.returncode == 2 and says in done.stderr and not done.stdout
 
 
 def test_usage_has_all_kinds_options_and_starts(program):
-    text = subprocess.run([program, "help"], capture_output=True, text=True, check=True).stdout
+    text = call(program, "help", check=True).stdout
     for workload in workloads.WORKLOADS.values():
         [line] = re.findall(rf"^([* ]) {workload.kind} ", text, re.M)
         assert (line == "*") == workload.placed, workload.kind
@@ -195,8 +182,7 @@ def test_default_arguments_fit_the_machine(program, name):
     """The program takes them: the message, if there is one, is of something else."""
     task = workloads.task(name, ONE_LLC)
     print(task)
-    done = subprocess.run([program, "1", workloads.WORKLOADS[name].kind, *task.arguments, "x"],
-                          capture_output=True, text=True, check=False)
+    done = call(program, "1", workloads.WORKLOADS[name].kind, *task.arguments, "x")
     assert done.returncode == 2 and "'x' is" in done.stderr
 
 
