@@ -183,6 +183,17 @@ def own_line():
     print()
 
 
+def pack(root, path, name, version):
+    """Make a Debian package of the files below a directory."""
+    (root / "DEBIAN").mkdir()
+    # dpkg-deb refuses what other umasks give.
+    (root / "DEBIAN").chmod(0o755)
+    (root / "DEBIAN/control").write_text(f"Package: {name}\nVersion: {version}\nArchitecture: all\n"
+                                         "Maintainer: nobody <nobody@example.org>\nDescription: a toy\n")
+    sh(["/usr/bin/dpkg-deb", "-b", root, path], capture=True, env={"PATH": "/usr/bin:/bin"})
+    return path
+
+
 class Toy:
     """A kernel of three files, its tree and its patches, which takes seconds where the real one
     takes minutes."""
@@ -207,23 +218,17 @@ class Toy:
             path.write_text((change or {}).get(name, str)(text))
         return source
 
-    def make_deb(self, version="6.12.1-1"):
+    def make_deb(self):
         """A package like Debian's with the source in it, where the kit keeps it; a base.Source."""
-        root = self.directory / "package"
+        root, version = self.directory / "package", "6.12.1-1"
         inner = root / "usr/src/linux-source-6.12.tar.xz"
         inner.parent.mkdir(parents=True)
-        (root / "DEBIAN").mkdir()
-        # dpkg-deb refuses what other umasks give.
-        (root / "DEBIAN").chmod(0o755)
-        (root / "DEBIAN/control").write_text(
-            f"Package: linux-source-6.12\nVersion: {version}\nArchitecture: all\n"
-            "Maintainer: nobody <nobody@example.org>\nDescription: a toy\n")
         with tarfile.open(inner, "w:xz") as archive:
             archive.add(self.source, "linux-source-6.12")
         source = base.Source(base.DEBIAN + version)
         path = base.deb_path(self.series, source)
         path.parent.mkdir(parents=True)
-        sh(["dpkg-deb", "-b", root, path], capture=True)
+        pack(root, path, "linux-source-6.12", version)
         return base.Source(source.name, path, pinned.sha256(path))
 
     @property

@@ -5,11 +5,13 @@ import hashlib
 
 import pytest
 
+from conftest import pack
+from here import script
 from kit import apt
 from kit.process import sh
 from kit.vm import qemu
 
-FAKE = "#!/bin/sh\necho 'QEMU emulator version {}'\n"
+SAYS = "echo 'QEMU emulator version {}'"
 
 
 @pytest.fixture
@@ -22,8 +24,7 @@ def system(tmp_path, monkeypatch):
         program = tmp_path / "bin" / qemu.PROGRAM
         program.parent.mkdir()
         if version:
-            program.write_text(FAKE.format(version))
-            program.chmod(0o755)
+            script(program, SAYS.format(version))
         # sh and the like have to stay
         monkeypatch.setenv("PATH", f"{program.parent}:/nowhere")
         return str(program)
@@ -39,16 +40,8 @@ def archive(tmp_path, monkeypatch):
     has it, or has dropped it; it gives the pinned packages."""
     def make(version="10.0.2", release="bookworm", dropped=False, suite_dropped=False):
         root = tmp_path / "package"
-        (root / "usr/bin").mkdir(parents=True)
-        (root / "usr/bin" / qemu.PROGRAM).write_text(FAKE.format(version))
-        (root / "usr/bin" / qemu.PROGRAM).chmod(0o755)
-        (root / "DEBIAN").mkdir()
-        (root / "DEBIAN").chmod(0o755)
-        (root / "DEBIAN/control").write_text(
-            "Package: toy\nVersion: 1-1\nArchitecture: all\n"
-            "Maintainer: nobody <nobody@example.org>\nDescription: a toy\n")
-        deb = tmp_path / "toy.deb"
-        sh(["/usr/bin/dpkg-deb", "-b", root, deb], capture=True, env={"PATH": "/usr/bin:/bin"})
+        script(root / "usr/bin" / qemu.PROGRAM, SAYS.format(version))
+        deb = pack(root, tmp_path / "toy.deb", "toy", "1-1")
         pin = tmp_path / "qemu.toml"
         pin.write_text('release = "bookworm"\nsuite = "bookworm-backports"\n[[deb]]\n'
                        'package = "toy"\nversion = "1-1"\n'
