@@ -124,8 +124,7 @@ static void be_victim(enum victim victim, int nth)
 		break;
 	case THREAD:
 		/* The second thread brings the group into being; then there are more. */
-		if (!pthread_create(&threads[0], NULL, nothing, NULL))
-			nr = 1;
+		nr = !pthread_create(&threads[0], NULL, nothing, NULL);
 		break;
 	default:
 		execve(PROGRAM, args, environment);
@@ -133,10 +132,8 @@ static void be_victim(enum victim victim, int nth)
 	bool there = reached();
 
 	if (victim == THREAD) {
-		if (!pthread_create(&threads[nr], NULL, nothing, NULL))
-			nr++;
-		if (!pthread_create(&threads[nr], NULL, nothing, NULL))
-			nr++;
+		for (int i = 0; i < 2; i++)
+			nr += !pthread_create(&threads[nr], NULL, nothing, NULL);
 		for (int i = 0; i < nr; i++)
 			pthread_join(threads[i], NULL);
 	}

@@ -83,7 +83,6 @@ static void clone_vm(void)
 
 /* Threads of a process that lives for a short time. */
 static struct short_lived {
-	int nr;
 	bool exec;
 	int event;
 } short_lived;
@@ -112,6 +111,7 @@ static void start_threads(pthread_t *threads, int nr)
 {
 	pthread_attr_t attr;
 
+	short_lived.event = eventfd(0, EFD_SEMAPHORE);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK);
 	for (int i = 0; i < nr; i++) {
@@ -129,8 +129,6 @@ pid_t process_with_threads(int nr)
 
 	if (pid)
 		return pid;
-	short_lived.exec = false;
-	short_lived.event = eventfd(0, EFD_SEMAPHORE);
 	start_threads(threads, nr);
 	for (int i = 0; i < nr; i++)
 		pthread_join(threads[i], NULL);
@@ -139,27 +137,14 @@ pid_t process_with_threads(int nr)
 
 static void churn_threads(void)
 {
-	enum operation how = OP_threads;
-	pthread_t threads[8];
+	static const enum operation hows[] = { OP_exec_in_thread, OP_leader_exits_first, OP_exit_beside_threads,
+					       OP_kill, OP_threads };
 	int nr = 1 + below(6);
-	pid_t pid;
-
-	switch (below(5)) {
-	case 0:
-		how = OP_exec_in_thread;
-		break;
-	case 1:
-		how = OP_leader_exits_first;
-		break;
-	case 2:
-		how = OP_exit_beside_threads;
-		break;
-	case 3:
-		how = OP_kill;
-		break;
-	}
+	enum operation how = hows[below(ARRAY_SIZE(hows))];
 	unsigned int clones = below(3), delay = below(2000);
 	bool cookie = !below(4);
+	pthread_t threads[8];
+	pid_t pid;
 
 	/*
 	 * With a cookie, only its own threads may run beside it on a core. In the base, pick_next_task()
@@ -180,7 +165,6 @@ static void churn_threads(void)
 			counted(OP_core_cookie, prctl(CORE_SCHED, CORE_SCHED_CREATE, 0,
 						      CORE_SCHED_GROUP, 0) ? errno : 0);
 		short_lived.exec = how == OP_exec_in_thread;
-		short_lived.event = eventfd(0, EFD_SEMAPHORE);
 		start_threads(threads, nr);
 		if (!clones)
 			clone_vm();
