@@ -311,10 +311,9 @@ def files(root=ROOT):
             *sorted((root / "patches").glob("**/cover-letter.txt"))]
 
 
-def fill(text, where, results, blocks=None):
+def fill(text, where, results):
     """Give a file's text with all its blocks made anew. where: its name, for errors; plain text if
     it ends in .txt. Error for an unknown block, a begin without its end, an end without its begin."""
-    blocks = BLOCKS if blocks is None else blocks
     lines, inside = [], None
     for number, line in enumerate(text.splitlines(), 1):
         mark = _MARK.fullmatch(line.strip())
@@ -326,10 +325,9 @@ def fill(text, where, results, blocks=None):
         if kind == "begin":
             if inside is not None:
                 raise Error(f"{where}:{number}: block {inside} has no end before {name} begins")
-            if name not in blocks:
-                raise Error(f"{where}:{number}: there is no block {name}; there are: "
-                            + " ".join(blocks))
-            lines += [line, *_lines(blocks[name](results), where)]
+            if name not in BLOCKS:
+                raise Error(f"{where}:{number}: there is no block {name}; there are: {' '.join(BLOCKS)}")
+            lines += [line, *_lines(BLOCKS[name](results), where)]
             inside = name
             continue
         if name != inside:
