@@ -42,6 +42,10 @@ class Result:
     findings: list[str] = field(default_factory=list)
 
 
+class Failed(Exception):
+    """Why a build failed, in words."""
+
+
 # ---- messages ----
 
 PLACE = re.compile(r"(?P<file>[^\s:]+):(?P<line>(?:\d+:){0,2}) ?(?P<rest>.*)")
@@ -152,18 +156,20 @@ def _measured(series, what, commit, inputs, measure) -> dict:
     started = time.monotonic()
     with lock(_work(series) / "lock"):
         _checkout(series, commit)
-        result = measure()
-    if not result.get("failed"):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # In one step: an interrupted run leaves no half of a file.
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps(result))
-        part.replace(file)
+        try:
+            result = measure()
+        except Failed as error:
+            return {"failed": str(error), "took": f"{time.monotonic() - started:.0f} s"}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # In one step: an interrupted run leaves no half of a file.
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(result))
+    part.replace(file)
     return result | {"took": f"{time.monotonic() - started:.0f} s"}
 
 
-def _make(series, arch, *args) -> tuple[int, str]:
-    """Run make for one architecture; return its status and its output."""
+def _make(series, arch, *args) -> str:
+    """Run make for one architecture; return its output. Failed with the lines that say why."""
     ccache = "ccache " if shutil.which("ccache") else ""
     # Messages must not be translated; the kernel's makefile unsets LC_ALL.
     env = {"LC_ALL": "C", "LANG": "C", "LC_MESSAGES": "C", "LC_CTYPE": "C", "LANGUAGE": None,
@@ -174,37 +180,35 @@ def _make(series, arch, *args) -> tuple[int, str]:
                f"CROSS_COMPILE={CROSS[arch]}", f"CC={ccache}{CROSS[arch]}gcc",
                f"HOSTCC={ccache}gcc", *args],
               env=env, timeout=TIMEOUT, capture=True, check=False)
-    return done.status, done.out + done.err
+    text = done.out + done.err
+    if done.status:
+        lines = [line for line in text.splitlines() if re.search(r"\berror\b|\*\*\*", line, re.I)]
+        raise Failed("\n  ".join(["does not build:", *(lines or text.splitlines()[-10:])[:10]]))
+    return text
 
 
-def _kbuild(series, out, arch, *args) -> tuple[int, str]:
+def _kbuild(series, out, arch, *args) -> str:
     """Run the kernel's make on the worktree with the O= directory `out`."""
     return _make(series, arch, "-C", _source(series), f"O={out}", *args)
 
 
-def _compile(series, out, arch, *targets) -> tuple[str, str]:
-    """Compile `targets` again with W=1; return the output, and why it failed, "" if it did not."""
+def _compile(series, out, arch, *targets) -> str:
+    """Compile `targets` again with W=1; return the output."""
     # An object that is up to date prints no messages. ccache repeats those of an earlier run.
     for target in targets:
         for file in _objects(out, target):
             file.unlink()
-    status, text = _kbuild(series, out, arch, "W=1", *targets)
-    if status:
-        return text, _why(text)
+    text = _kbuild(series, out, arch, "W=1", *targets)
     # make ignores a target that is not part of this configuration.
-    missing = [target for target in targets if not _objects(out, target)]
-    return text, f"does not build: nothing was compiled for {' '.join(missing)}" if missing else ""
+    left_out = [target for target in targets if not _objects(out, target)]
+    if left_out:
+        raise Failed(f"does not build: nothing was compiled for {' '.join(left_out)}")
+    return text
 
 
 def _objects(out, target) -> list[Path]:
     """Return the object files of a target: an object file, or a directory with a slash."""
     return sorted(out.glob(f"{target}*.o" if target.endswith("/") else target))
-
-
-def _why(text) -> str:
-    """Return the lines that say why make failed."""
-    lines = [line for line in text.splitlines() if re.search(r"\berror\b|\*\*\*", line, re.I)]
-    return "\n  ".join(["does not build:", *(lines or text.splitlines()[-10:])[:10]])
 
 
 # ---- each patch ----
@@ -238,20 +242,13 @@ def _said(series, commit, tools=TOOLS) -> dict:
         out = _work(series) / "patches"
         # Files outside of kernel/sched may depend on more than the guests' kernels have.
         lines = _boot_lines(series) + _stack_lines() + ["CONFIG_TRANSPARENT_HUGEPAGE=y"]
-        failed = _configure(series, out, "x86_64", lines, _boot_lines(series))
-        if failed:
-            return {"failed": failed}
-        text, failed = _compile(series, out, "x86_64", *targets)
-        if failed:
-            return {"failed": failed}
-        said = {"gcc": messages(text, _source(series), out)}
+        _configure(series, out, "x86_64", lines, _boot_lines(series))
+        said = {"gcc": messages(_compile(series, out, "x86_64", *targets), _source(series), out)}
         if "sparse" in tools:
-            status, sparse = _kbuild(series, out, "x86_64", "W=1", "C=2", *targets)
-            if status:
-                return {"failed": _why(sparse)}
+            sparse = _kbuild(series, out, "x86_64", "W=1", "C=2", *targets)
             # make goes on without sparse if the kernel needs a newer one.
             if "sparse is not available or not up to date" in sparse:
-                return {"failed": "is not checked: the kernel needs a newer sparse"}
+                raise Failed("is not checked: the kernel needs a newer sparse")
             said["sparse"] = messages(sparse, _source(series), out)
         if "kernel-doc" in tools:
             doc = sh(["perl", "scripts/kernel-doc", "-none", *documented], cwd=_source(series), capture=True,
@@ -263,9 +260,9 @@ def _said(series, commit, tools=TOOLS) -> dict:
                      measure)
 
 
-def _configure(series, out, arch, lines, must) -> str:
-    """Write out/.config from allnoconfig and `lines`; return which of the lines `must` do not hold,
-    "" if all do. An earlier .config is used if nothing that it depends on has changed."""
+def _configure(series, out, arch, lines, must):
+    """Write out/.config from allnoconfig and `lines`; Failed with those of the lines `must` that do not hold.
+    An earlier .config is used if nothing that it depends on has changed."""
     out.mkdir(parents=True, exist_ok=True)
     wanted, kept, config = out / "requested.config", out / "requested.key", out / ".config"
     kconfig = git(_source(series), "ls-files", "-s", "*Kconfig*", "scripts/kconfig").out
@@ -273,12 +270,11 @@ def _configure(series, out, arch, lines, must) -> str:
     if not (config.exists() and kept.exists() and kept.read_text() == key):
         kept.unlink(missing_ok=True)
         wanted.write_text("".join(line + "\n" for line in lines))
-        status, text = _kbuild(series, out, arch, f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig")
-        if status:
-            return _why(text)
+        _kbuild(series, out, arch, f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig")
         kept.write_text(key)
     wrong = kernel.dropped(must, config.read_text())
-    return "\n  ".join(["Kconfig dropped what was requested:", *wrong]) if wrong else ""
+    if wrong:
+        raise Failed("\n  ".join(["Kconfig dropped what was requested:", *wrong]))
 
 
 def reliable(messages, files) -> list[str]:
@@ -389,9 +385,9 @@ def selftests(series, patch) -> Result | None:
         out = _work(series) / "selftests"
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
-        status, text = _make(series, "x86_64", "-C", _source(series) / root, f"O={out}", "FORCE_TARGETS=1",
-                             f"TARGETS={' '.join(targets)}", "USERLDFLAGS=-static")
-        return {"failed": _why(text)} if status else {"gcc": messages(text, _source(series))}
+        text = _make(series, "x86_64", "-C", _source(series) / root, f"O={out}", "FORCE_TARGETS=1",
+                     f"TARGETS={' '.join(targets)}", "USERLDFLAGS=-static")
+        return {"gcc": messages(text, _source(series))}
 
     tests = git(series.linux, "rev-parse", f"{commit}:{root}").out.strip()
     result = _measured(series, "selftests", commit, [targets, tests], measure)
@@ -444,13 +440,8 @@ def _compiled(series, config, commit) -> dict:
 
     def measure():
         out = _work(series) / config.arch
-        failed = _configure(series, out, config.arch, lines, config.lines())
-        if failed:
-            return {"failed": failed}
-        text, failed = _compile(series, out, config.arch, SCHED)
-        if failed:
-            return {"failed": failed}
-        return {"gcc": messages(text, _source(series), out)}
+        _configure(series, out, config.arch, lines, config.lines())
+        return {"gcc": messages(_compile(series, out, config.arch, SCHED), _source(series), out)}
 
     return _measured(series, "config", commit, [config.arch, lines, SCHED], measure)
 
@@ -479,9 +470,8 @@ def _functions(series, config, commit) -> dict:
     def measure():
         out = _work(series) / config.arch
         # Without the feature's patches, its options are not there.
-        failed = _configure(series, out, config.arch, lines, []) or _compile(series, out, config.arch, SCHED)[1]
-        if failed:
-            return {"failed": failed}
+        _configure(series, out, config.arch, lines, [])
+        _compile(series, out, config.arch, SCHED)
         return {"files": {file.name: _disassembled(file) for file in _objects(out, SCHED)}}
 
     return _measured(series, "functions", commit, [config.arch, lines, SCHED], measure)
