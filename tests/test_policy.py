@@ -16,7 +16,7 @@ STACK = PATCHES / "6.12"
 GATE = ["enum sched_cache_gate", "struct sched_cache_slot", "struct sched_cache_group",
         "struct cache_decision", "cache_in_set", "cache_measure", "cache_open", "cache_part",
         "cache_home", "cache_pick_set", "cache_does", "cache_gate_flaps", "cache_consider",
-        "cache_commit", "cache_memory_fits", "cache_judge", "cache_has_to_wait", "cache_trace_prefer",
+        "cache_commit", "cache_memory_fits", "cache_judge", "cache_has_to_wait", "cache_prefer",
         "cache_trace_gate", "cache_apply"]
 # What decisions, preferences and loads are made of there, besides these.
 WHOLE = ["struct sched_cache_llc", "cache_llc_span", "cache_epoch", "cache_group", "cache_group_tolerance", "cache_llc_smt",
@@ -24,7 +24,7 @@ WHOLE = ["struct sched_cache_llc", "cache_llc_span", "cache_epoch", "cache_group
          "cache_see_promises", "cache_llc_cpu", "cache_follows", "cache_see_llcs", "cache_decide", "cache_end",
          "cache_expired", "sched_cache_cpu", "cache_room", "cache_task_gate", "cache_task_choice",
          "sched_cache_may_go", "sched_cache_publish_due", "cache_sd_capacity", "sched_cache_load", "cache_add_load",
-         "cache_keep_promise", "cache_age_limit", "sched_cache_reserve", "sched_cache_moved",
+         "cache_keep_promise", "sched_cache_reserve", "sched_cache_moved",
          "sched_cache_mark_stray", "sched_cache_has_stray", "sched_cache_has_room", "sched_cache_keeps"]
 STATES = 200_000
 # Above this imb_pct the load balancer, whose imbalance_pct is 117, moves tasks back.
