@@ -20,6 +20,8 @@ from kit.vm import initramfs, kcsan, kernel, ktap, machine, qemu, splats
 POLL_SECONDS = 0.2
 # Seconds that a guest may take to power off after a panic or END. A simulated one of 32 CPUs took over 20 on a busy host.
 OFF_SECONDS = 90
+# The kernel's last message.
+POWERED_OFF = "reboot: Power down"
 LAST_LINES, LAST_PRINTED = 25, 10
 
 # The guest's clock counts instructions of 2^shift ns, and the CPUs take turns on one thread: time in
@@ -241,11 +243,15 @@ class _Port:
 
 
 def _watch(proc, console, stream, deadline, problems, follow, stop):
-    """Wait until QEMU ends or must be ended; in the latter case add the reason to `problems`."""
-    limit, reason = deadline, "no END: the guest exceeded its time limit"
+    """Wait until QEMU ends or must be ended; in the latter case add the reason to `problems`. QEMU has gone on after a
+    guest had powered off, in 2 of some 400 boots with the simulation's plugin: that is no problem of the guest."""
+    limit, reason, end = deadline, "no END: the guest exceeded its time limit", False
     while proc.poll() is None:
         if time.monotonic() > limit:
-            problems.append(reason)
+            if end and POWERED_OFF in console.read():
+                say(f"{console.path}: the guest has powered off, and QEMU has not ended {OFF_SECONDS} s later")
+            else:
+                problems.append(reason)
             return
         if stop and stop.is_set():
             problems.append("the run was stopped")
@@ -259,6 +265,7 @@ def _watch(proc, console, stream, deadline, problems, follow, stop):
             if follow:
                 follow(line)
             if line.startswith("END "):
+                end = True
                 limit = min(limit, time.monotonic() + OFF_SECONDS)
                 reason = "the guest printed END and did not power off"
 
