@@ -41,7 +41,7 @@ class System:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         self.work, self.log = work, work / "log"
-        # apt's own user may not be able to write to this directory, as below one in somebody's home.
+        # apt's own user may not be able to write to this directory, as below a home directory.
         self.options = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
 
     def versions(self, package):

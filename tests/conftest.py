@@ -189,7 +189,7 @@ def pack(root, path, name, version):
     # dpkg-deb refuses what other umasks give.
     (root / "DEBIAN").chmod(0o755)
     (root / "DEBIAN/control").write_text(f"Package: {name}\nVersion: {version}\nArchitecture: all\n"
-                                         "Maintainer: nobody <nobody@example.org>\nDescription: a toy\n")
+                                         "Maintainer: toy <toy@example.org>\nDescription: a toy\n")
     sh(["/usr/bin/dpkg-deb", "-b", root, path], capture=True, env={"PATH": "/usr/bin:/bin"})
     return path
 

@@ -534,7 +534,7 @@ static void check_pieces(const char *path)
 	done(OP_partial_read);
 }
 
-/* Mode and owner; and what nobody may do: the mode decides, as the directory is open already. */
+/* Mode and owner; and what another user may do: the mode decides, as the directory is open already. */
 static void check_access(const char *path, mode_t mode)
 {
 	char dir[64];
@@ -550,21 +550,21 @@ static void check_access(const char *path, mode_t mode)
 	if (!pid) {
 		fd = open(dir, O_PATH | O_DIRECTORY);
 		if (fd < 0 || setgroups(0, NULL) || setgid(NOBODY) || setuid(NOBODY))
-			errx(1, "cannot become nobody");
+			errx(1, "cannot drop privileges");
 		if (open(path, O_RDONLY) >= 0 || errno != EACCES)
-			wrong("nobody gets to %s", path);
+			wrong("an unprivileged user gets to %s", path);
 		if (openat(fd, name, O_WRONLY) >= 0 || errno != EACCES)
-			wrong("nobody may write to %s", path);
+			wrong("an unprivileged user may write to %s", path);
 		if (openat(fd, name, O_RDWR) >= 0 || errno != EACCES)
-			wrong("nobody may write to %s", path);
+			wrong("an unprivileged user may write to %s", path);
 		if (truncate(path, 0) == 0 || chmod(path, 0666) == 0 || unlink(path) == 0)
-			wrong("nobody may change %s", path);
+			wrong("an unprivileged user may change %s", path);
 		if (openat(fd, name, O_RDONLY) < 0)
-			wrong("nobody may not read %s", path);
+			wrong("an unprivileged user may not read %s", path);
 		_exit(0);
 	}
 	if (waitpid(pid, &status, 0) != pid || status)
-		wrong("%s as nobody: status %#x", path, status);
+		wrong("%s as an unprivileged user: status %#x", path, status);
 	done(OP_refused_open);
 }
 

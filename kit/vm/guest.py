@@ -243,8 +243,8 @@ class _Port:
 
 
 def _watch(proc, console, stream, deadline, problems, follow, stop):
-    """Wait until QEMU ends or must be ended; in the latter case add the reason to `problems`. QEMU has gone on after a
-    guest had powered off, in 2 of some 400 boots with the simulation's plugin: that is no problem of the guest."""
+    """Wait until QEMU ends or must be ended; in the latter case add the reason to `problems`. QEMU with the
+    simulation's plugin has gone on after a guest had powered off, twice on a busy host: no problem of the guest."""
     limit, reason, end = deadline, "no END: the guest exceeded its time limit", False
     while proc.poll() is None:
         if time.monotonic() > limit:
