@@ -43,6 +43,8 @@ LEFT_OUT = ("*: for each asterisk, one of the nine memory layouts was left out, 
 COST_ROWS = ("pipe/one-CPU", "pipe/one-LLC", "pipe/any-of-one-LLC", "thread-pipe/one-CPU",
              "thread-pipe/two-LLCs", "thread-pipe/any-of-two-LLCs",
              "futex/two-LLCs", "fork-exit", "vfork-exec", "thread-join", "balance", "hot-unplug")
+# What summary() puts before the word of a change that is proved to be less than the size that matters.
+SLIGHT = "slight "
 # What the front page says of all rows whose names match: the smallest and the largest change.
 COST_KINDS = {"a round trip of two processes": r"pipe/[\w-]+", "a round trip of two threads": r"(thread-pipe|futex)/[\w-]+",
               "creating a process": r"fork-exit|vfork-exec|posix-spawn", "creating a thread": "thread-join",
@@ -171,6 +173,13 @@ def _sides(results):
     return found
 
 
+def _outcome(one):
+    """The word of a Verdict, or None, with SLIGHT before it if a change is proved to be less than the size that matters."""
+    if not one:
+        return None
+    return SLIGHT * bool(one.word in (verdict.GAIN, verdict.LOSS) and one.equivalent) + one.word
+
+
 def summary(results):
     """What cache-aware scheduling gains and costs, ours beside mainline's, in one table: of the declared rows, how
     many it wins, loses, and leaves as they are."""
@@ -178,11 +187,11 @@ def summary(results):
     sides = [{title: both[side] for title, both in found.items()} for side in (OURS, MAINLINE)]
     rows = [["cache-aware scheduling, on against off", "these patches, defaults", "mainline 7.3"]]
     for must in ("win", "not lose"):
-        words = [[one.word if one else None for row, one in side.values() if row.declared["must"] == must]
-                 for side in sides]
+        words = [[_outcome(one) for row, one in side.values() if row.declared["must"] == must] for side in sides]
         rows += [[f"simulated workloads that it must {must}: {title}", *(f"{of.count(word)} of {len(of)}" for of in words)]
-                 for title, word in (("slower", verdict.LOSS), ("faster", verdict.GAIN), ("equal", verdict.EQUIVALENT),
-                                     ("undecided", verdict.NONE), ("not run", None))
+                 for title, word in (("slower", verdict.LOSS), ("slightly slower", SLIGHT + verdict.LOSS),
+                                     ("faster", verdict.GAIN), ("slightly faster", SLIGHT + verdict.GAIN),
+                                     ("equal", verdict.EQUIVALENT), ("undecided", verdict.NONE), ("not run", None))
                  if any(word in of for of in words) or word == {"win": verdict.GAIN}.get(must, verdict.LOSS)]
     for title, word, pick in (("largest loss", verdict.LOSS, min), ("largest gain", verdict.GAIN, max)):
         of = [{name: one.gain[0] for name, (_, one) in side.items() if one and one.word == word} for side in sides]
